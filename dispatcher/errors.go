@@ -1,0 +1,26 @@
+package dispatcher
+
+import (
+	"errors"
+
+	"github.com/gormjobs/gormjobs/internal/session"
+)
+
+// Errors that a caller can act on. They come before any SQL was sent, so the
+// transaction stays usable, on PostgreSQL too. Match them with errors.Is.
+var (
+	// ErrNoTransaction: the handle is in no transaction, so the job would be there
+	// whatever becomes of the caller's writes. Inside db.Transaction, enqueue
+	// through its tx; to enqueue on its own, use [EnqueueNow].
+	ErrNoTransaction = errors.New("gormjobs: the *gorm.DB is in no transaction: enqueue through the tx of db.Transaction(func(tx *gorm.DB) error), or use EnqueueNow")
+	// ErrInTransaction: EnqueueNow or Transaction was given a handle that is in a
+	// transaction already. Use [Enqueue].
+	ErrInTransaction = session.ErrInTransaction
+	// ErrPayload: the payload cannot be stored: it is nil, its type's name is not
+	// one, JSON cannot encode it, or it is larger than 8 MiB.
+	ErrPayload = errors.New("gormjobs: the payload cannot be stored")
+	// ErrOption: an option has a value that no row can hold.
+	ErrOption = errors.New("gormjobs: an option cannot be used")
+	// ErrDryRun: the handle only prints SQL, so nothing would be enqueued.
+	ErrDryRun = errors.New("gormjobs: the *gorm.DB is in DryRun mode and would enqueue nothing")
+)

@@ -1,0 +1,138 @@
+// Package dialect is the only place that asks which database this is. Each
+// function answers one question about an ability; its comment says what goes
+// wrong without it.
+package dialect
+
+import (
+	"fmt"
+	"strings"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// The names that GORM's dialectors give themselves. MariaDB is "mysql".
+const (
+	postgres = "postgres"
+	mysql    = "mysql"
+	sqlite   = "sqlite"
+)
+
+// Supported returns an error unless db is one of the databases of gormjobs.
+func Supported(db *gorm.DB) error {
+	switch name := db.Name(); name {
+	case postgres, mysql, sqlite:
+		return nil
+	default:
+		return fmt.Errorf("gormjobs runs on PostgreSQL, MySQL, MariaDB and SQLite; this *gorm.DB is %q", name)
+	}
+}
+
+// LocksRows tells whether two transactions may write at once, so that a claim
+// locks its rows and others skip them. SQLite has one writer, and GORM drops the
+// locking clause there.
+func LocksRows(db *gorm.DB) bool { return db.Name() != sqlite }
+
+// Now is the database's clock as an SQL expression: microseconds since 1970 UTC,
+// constant within a statement, usable against an index, and right in any session
+// time zone. (UNIX_TIMESTAMP(NOW(6)) is an hour off when summer time ends, and
+// SQLite before 3.42 answers NULL to unixepoch('subsec').)
+func Now(db *gorm.DB) string {
+	switch db.Name() {
+	case postgres:
+		return "floor(extract(epoch from statement_timestamp())*1000000)::bigint"
+	case mysql:
+		return "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))"
+	default:
+		return "CAST(ROUND((julianday('now')-2440587.5)*86400000)*1000 AS INTEGER)"
+	}
+}
+
+// JSONType is the column type that keeps JSON text byte for byte. jsonb reorders
+// keys and refuses \u0000, and MySQL's JSON rewrites numbers.
+func JSONType(db *gorm.DB) string {
+	switch db.Name() {
+	case postgres:
+		return "json"
+	case mysql:
+		return "longtext"
+	default:
+		return "text"
+	}
+}
+
+// TableOptions is what CREATE TABLE needs so that names are compared byte for
+// byte and text may hold any character: MySQL's default collation takes "Mail"
+// for "mail", and a MariaDB server may default to latin1.
+func TableOptions(db *gorm.DB) string {
+	if db.Name() == mysql {
+		return "ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+	}
+	return ""
+}
+
+// PartialIndexes tells whether an index may have a WHERE. MySQL ignores it, which
+// would turn a partial unique index into a full one.
+func PartialIndexes(db *gorm.DB) bool { return db.Name() != mysql }
+
+// UpdateReturns tells whether UPDATE … RETURNING gives the rows. MySQL has none,
+// and on MariaDB GORM's clause.Returning is a syntax error.
+func UpdateReturns(db *gorm.DB) bool { return db.Name() != mysql }
+
+// InsertReturns tells whether INSERT … RETURNING gives the ids. On MySQL GORM
+// guesses them from the first one, wrongly after a conflict or with
+// auto_increment_increment above 1.
+func InsertReturns(db *gorm.DB) bool { return db.Name() != mysql }
+
+// ByID makes a write find its rows by the primary key alone. InnoDB leaves it for
+// another index, or for a scan of the whole table, when the list of ids is a
+// large share of the table, and then locks rows of everybody else.
+func ByID(db *gorm.DB) clause.Expression { return Hint(db, "PRIMARY") }
+
+// Hint makes a SELECT or an UPDATE on MySQL and MariaDB use the named index. It
+// is no clause at all elsewhere.
+func Hint(db *gorm.DB, index string) clause.Expression {
+	if db.Name() != mysql {
+		return hint("")
+	}
+	return hint("FORCE INDEX (`" + strings.ReplaceAll(index, "`", "``") + "`)")
+}
+
+// hint is a gorm.StatementModifier that puts its text behind the table's name.
+type hint string
+
+// Build implements clause.Expression; the work is done by ModifyStatement.
+func (hint) Build(clause.Builder) {}
+
+// ModifyStatement implements gorm.StatementModifier.
+func (h hint) ModifyStatement(stmt *gorm.Statement) {
+	if h == "" {
+		return
+	}
+	for _, name := range []string{"FROM", "UPDATE"} {
+		c := stmt.Clauses[name]
+		c.AfterExpression = clause.Expr{SQL: string(h)}
+		stmt.Clauses[name] = c
+	}
+}
+
+// InsertOrSkip is how an INSERT begins and ends that leaves out a row whose
+// unique key is taken, and then says that it affected none. GORM's DoNothing says
+// 1 on MariaDB, and 1 on MySQL with clientFoundRows. IGNORE cuts values that are
+// too long, so lengths are checked before.
+func InsertOrSkip(db *gorm.DB) (verb, tail string) {
+	if db.Name() == mysql {
+		return "INSERT IGNORE INTO ", ""
+	}
+	return "INSERT INTO ", " ON CONFLICT DO NOTHING"
+}
+
+// ReadLatest makes a read in the caller's transaction see rows that were committed
+// after its snapshot: at MySQL's default isolation only a locking read does.
+// PostgreSQL has no need to at its default.
+func ReadLatest(db *gorm.DB) []clause.Expression {
+	if db.Name() == mysql {
+		return []clause.Expression{clause.Locking{Strength: clause.LockingStrengthShare}}
+	}
+	return nil
+}

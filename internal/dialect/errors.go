@@ -1,0 +1,81 @@
+package dialect
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"reflect"
+	"strings"
+)
+
+// Retryable tells whether err says "the same transaction, run again, may well
+// succeed": a deadlock, a lock wait that ended, a serialization failure, a busy
+// SQLite. The errors are recognised without their drivers' types, because the
+// library links no driver.
+func Retryable(err error) bool {
+	if err == nil {
+		return false
+	}
+	switch state := sqlState(err); state {
+	case "40001", "40P01", "55P03": // serialization failure, deadlock, lock not available
+		return true
+	}
+	switch number(err) {
+	case 1213, 1205, 1020: // deadlock, lock wait timeout, record has changed (MariaDB)
+		return true
+	}
+	return Busy(err)
+}
+
+// Busy tells whether err is SQLite's: somebody else is writing.
+func Busy(err error) bool {
+	if err == nil {
+		return false
+	}
+	s := err.Error()
+	return strings.Contains(s, "SQLITE_BUSY") || strings.Contains(s, "database is locked") ||
+		strings.Contains(s, "database table is locked")
+}
+
+// Unknown tells whether err leaves it open what became of a commit: the
+// connection was lost, or the wait for its answer was given up.
+func Unknown(err error) bool {
+	var ne net.Error
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, net.ErrClosed) || errors.As(err, &ne) ||
+		err != nil && sqlState(err) == "" && number(err) == 0 && !Busy(err)
+}
+
+// sqlState is the five-character code of a PostgreSQL error, of pgx and of pq
+// alike.
+func sqlState(err error) string {
+	var s interface{ SQLState() string }
+	if errors.As(err, &s) {
+		return s.SQLState()
+	}
+	return ""
+}
+
+// number is the Number field of a go-sql-driver MySQLError. The type has no
+// method that gives it, and its package is a driver.
+func number(err error) int {
+	for ; err != nil; err = errors.Unwrap(err) {
+		v := reflect.ValueOf(err)
+		if v.Kind() == reflect.Pointer && !v.IsNil() && v.Elem().Kind() == reflect.Struct && v.Elem().Type().Name() == "MySQLError" {
+			if f := v.Elem().FieldByName("Number"); f.CanUint() {
+				return int(f.Uint())
+			}
+		}
+		if many, ok := err.(interface{ Unwrap() []error }); ok {
+			for _, e := range many.Unwrap() {
+				if n := number(e); n != 0 {
+					return n
+				}
+			}
+		}
+	}
+	return 0
+}
