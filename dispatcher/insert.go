@@ -139,7 +139,7 @@ func (r row) values(b *strings.Builder, args []any, s *gorm.DB, hash *string) []
 	args = append(args, r.queue, r.jobType, r.priority, r.payload, r.metadata, r.maxAttempts, hash, hash)
 	switch {
 	case r.at > 0:
-		fmt.Fprintf(b, "CASE WHEN ? > %s THEN 'scheduled' ELSE 'pending' END, CASE WHEN ? > %s THEN ? ELSE %s END, CASE WHEN ? > %s THEN ? END", now, now, now, now)
+		fmt.Fprintf(b, "CASE WHEN ? > %s THEN 'scheduled' ELSE 'pending' END, CASE WHEN ? > %s THEN ? ELSE %s END, NULLIF(CASE WHEN ? > %s THEN ? ELSE %s END, %s)", now, now, now, now, now, now)
 		args = append(args, r.at, r.at, r.at, r.at, r.at)
 	case r.delay > 0:
 		fmt.Fprintf(b, "'scheduled', %s + ?, %s + ?", now, now)
