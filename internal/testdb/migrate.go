@@ -1,0 +1,5 @@
+package testdb
+
+import "github.com/gormjobs/gormjobs/models"
+
+var migrate = models.Migrate

@@ -1,0 +1,251 @@
+package testdb
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	_ "embed" // the script
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+//go:embed servers.sh
+var script string
+
+// missingError says that there is no server of this kind, and why.
+type missingError struct {
+	kind Kind
+	why  string
+}
+
+func (e *missingError) Error() string {
+	return fmt.Sprintf("%s, and there is none: %s. Set %s, or see `make test`",
+		e.kind, e.why, variable(e.kind))
+}
+
+// required reads GORMJOBS_TEST_REQUIRE: "all", or kinds with commas between.
+func required(kind Kind, variable string) bool {
+	for _, r := range strings.Split(variable, ",") {
+		if r = strings.TrimSpace(r); r == "all" || Kind(r) == kind {
+			return true
+		}
+	}
+	return false
+}
+
+func variable(kind Kind) string {
+	return "GORMJOBS_TEST_" + strings.ToUpper(string(kind))
+}
+
+// adminServer is a server on which databases can be created.
+type adminServer struct {
+	kind  Kind
+	admin string // DSN
+	pool  *sql.DB
+}
+
+type once struct {
+	sync.Once
+	srv *adminServer
+	err error
+}
+
+var servers = map[Kind]*once{Postgres: {}, MySQL: {}, MariaDB: {}}
+
+// server finds or starts the server, once per process.
+func server(kind Kind) (*adminServer, error) {
+	o := servers[kind]
+	o.Do(func() {
+		o.srv, o.err = connect(kind)
+		if o.err != nil {
+			fmt.Fprintf(os.Stderr, "testdb: NOT TESTED ON %v\n", o.err)
+		}
+	})
+	return o.srv, o.err
+}
+
+func connect(kind Kind) (*adminServer, error) {
+	admin := os.Getenv(variable(kind))
+	if admin == "" {
+		var err error
+		if admin, err = throwAway(kind); err != nil {
+			return nil, err
+		}
+	}
+	db, err := open(kind, admin, settings{pool: 4})
+	if err != nil {
+		return nil, fmt.Errorf("%s at %s: %w", kind, origins(kind), err)
+	}
+	pool, err := db.DB()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var version string
+	if err := pool.QueryRowContext(ctx, "SELECT version()").Scan(&version); err != nil {
+		return nil, fmt.Errorf("%s at %s: %w", kind, origins(kind), err)
+	}
+	if is := kindOfVersion(version); is != kind {
+		return nil, fmt.Errorf("%s at %s is a %s: %s", kind, origins(kind), is, version)
+	}
+	return &adminServer{kind: kind, admin: admin, pool: pool}, nil
+}
+
+func origins(kind Kind) string {
+	if os.Getenv(variable(kind)) != "" {
+		return variable(kind)
+	}
+	return "the throw-away server (`internal/testdb/servers.sh stop " + string(kind) + "` removes it)"
+}
+
+// kindOfVersion reads what SELECT version() says.
+func kindOfVersion(version string) Kind {
+	switch {
+	case strings.HasPrefix(version, "PostgreSQL"):
+		return Postgres
+	case strings.Contains(version, "MariaDB"):
+		return MariaDB
+	}
+	return MySQL
+}
+
+// throwAway starts a server, or finds the one that another process has
+// started, and keeps it running for as long as this process lives.
+func throwAway(kind Kind) (dsn string, err error) {
+	dir, err := stateDir()
+	if err != nil {
+		return "", &missingError{kind, err.Error()}
+	}
+	// Before the start, so that nobody finds the server unused in between.
+	if err := use(dir, kind); err != nil {
+		return "", &missingError{kind, err.Error()}
+	}
+	dsn, err = run("start", string(kind))
+	if err != nil {
+		return "", &missingError{kind, err.Error()}
+	}
+	return dsn, nil
+}
+
+var stateDir = sync.OnceValues(func() (string, error) { return run("dir") })
+
+// run runs servers.sh, and returns what it printed.
+func run(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", append([]string{"-c", script, "servers.sh"}, args...)...)
+	cmd.WaitDelay = time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if errors.Is(err, exec.ErrWaitDelay) || err == nil {
+		return strings.TrimSpace(stdout.String()), nil
+	}
+	if said := strings.TrimSpace(stderr.String()); said != "" {
+		return "", errors.New(strings.TrimPrefix(said, "testdb: "))
+	}
+	return "", fmt.Errorf("servers.sh %s: %w", strings.Join(args, " "), err)
+}
+
+// newName tells by itself how old a database is that somebody finds.
+func newName() string {
+	return fmt.Sprintf("gormjobs_%s_%s", time.Now().UTC().Format("20060102t150405"), strings.ToLower(rand.Text()[:8]))
+}
+
+func (s *adminServer) dsn(name string, set settings) string {
+	make := mysqlDSNOf(s.kind)
+	if s.kind == Postgres {
+		make = postgresDSN
+	}
+	dsn, err := make(s.admin, name, set)
+	if err != nil {
+		panic(fmt.Sprintf("testdb: DSN of %s: %v", s.kind, err)) // it was good enough to connect
+	}
+	return dsn
+}
+
+func mysqlDSNOf(kind Kind) func(admin, name string, s settings) (string, error) {
+	return func(admin, name string, s settings) (string, error) { return mysqlDSN(kind, admin, name, s) }
+}
+
+func (s *adminServer) createDatabase(name string) error {
+	_, err := s.pool.Exec("CREATE DATABASE " + name)
+	return err
+}
+
+// dropDatabase also gets rid of what a process that was killed, or a
+// transaction that was forgotten, would keep it busy with.
+func (s *adminServer) dropDatabase(name string) error {
+	if s.kind == Postgres {
+		_, err := s.pool.Exec("DROP DATABASE " + name + " WITH (FORCE)")
+		return err
+	}
+	rows, err := s.pool.Query("SELECT id FROM information_schema.processlist WHERE db = ?", name)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		_, _ = s.pool.Exec(fmt.Sprintf("KILL %d", id)) // it may be gone by itself
+	}
+	_, err = s.pool.Exec("DROP DATABASE " + name)
+	return err
+}
+
+// record tells .ci/run which databases were there, once per process.
+func record(t testing.TB, kind Kind) {
+	t.Helper()
+	file := os.Getenv("GORMJOBS_TEST_RECORD")
+	if file == "" {
+		return
+	}
+	o := recorded[kind]
+	o.Do(func() { o.err = writeRecord(file, kind) })
+	if o.err != nil {
+		t.Fatalf("GORMJOBS_TEST_RECORD: %v", o.err)
+	}
+}
+
+var recorded = map[Kind]*once{SQLite: {}, Postgres: {}, MySQL: {}, MariaDB: {}}
+
+func writeRecord(file string, kind Kind) error {
+	var version string
+	var err error
+	if kind == SQLite {
+		db, err := open(SQLite, ":memory:", settings{})
+		if err != nil {
+			return err
+		}
+		defer closePool(db)
+		if err := db.Raw("SELECT 'SQLite ' || sqlite_version()").Scan(&version).Error; err != nil {
+			return err
+		}
+	} else if err = servers[kind].srv.pool.QueryRow("SELECT version()").Scan(&version); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "%s %s\n", kind, version)
+	return errors.Join(err, f.Close())
+}
