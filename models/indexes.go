@@ -45,7 +45,9 @@ func (i index) on(db *gorm.DB) string {
 
 // name carries the table's name: PostgreSQL skips a second index of one name
 // silently, though it would be on another table.
-func (i index) name(db *gorm.DB) string { return indexName(db, i.model.(schema.TablerWithNamer), i.purpose) }
+func (i index) name(db *gorm.DB) string {
+	return indexName(db, i.model.(schema.TablerWithNamer), i.purpose)
+}
 
 func indexName(db *gorm.DB, model schema.TablerWithNamer, purpose string) string {
 	table := model.TableName(db.NamingStrategy)

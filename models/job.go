@@ -115,5 +115,9 @@ type Schedule struct {
 	UpdatedAt Timestamp `gorm:"column:updated_at;not null;autoUpdateTime:false" json:"updated_at"`
 }
 
+// ReapEntry is the name of the scheduler's entry that reaps. Workers look at its
+// row to see whether a scheduler is alive.
+const ReapEntry = "gormjobs/reap"
+
 // TableName is queue_schedules, under the application's naming strategy.
 func (Schedule) TableName(namer schema.Namer) string { return namer.TableName("QueueSchedule") }

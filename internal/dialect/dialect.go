@@ -136,3 +136,54 @@ func ReadLatest(db *gorm.DB) []clause.Expression {
 	}
 	return nil
 }
+
+// With puts a materialized common table expression before an UPDATE, which GORM
+// has no clause for.
+func With(name string, query *gorm.DB) clause.Expression { return with{name, query} }
+
+type with struct {
+	name  string
+	query *gorm.DB
+}
+
+// Build makes it an argument of Clauses; the work is done by ModifyStatement.
+func (with) Build(clause.Builder) {}
+
+// ModifyStatement implements gorm.StatementModifier.
+func (w with) ModifyStatement(stmt *gorm.Statement) {
+	c := stmt.Clauses["UPDATE"]
+	c.BeforeExpression = clause.Expr{SQL: "WITH " + w.name + " AS MATERIALIZED (?)", Vars: []any{w.query}, WithoutParentheses: true}
+	stmt.Clauses["UPDATE"] = c
+}
+
+// Pairs holds for rows whose two columns are one of pairs. SQLite takes a list of
+// rows only as VALUES.
+func Pairs(db *gorm.DB, columns string, pairs [][]any) clause.Expr {
+	if db.Name() == sqlite {
+		return clause.Expr{SQL: columns + " IN (VALUES ?)", Vars: []any{pairs}, WithoutParentheses: true}
+	}
+	return clause.Expr{SQL: columns + " IN ?", Vars: []any{pairs}}
+}
+
+// HasNotify tells whether the database can tell a listener of another process
+// about a commit.
+func HasNotify(db *gorm.DB) bool { return db.Name() == postgres }
+
+// Warnings returns what in the settings of db will hurt: on SQLite, a file that
+// readers and the writer cannot use at once, and a writer that is not waited for.
+func Warnings(db *gorm.DB) []string {
+	var found []string
+	if db.Name() != sqlite {
+		return nil
+	}
+	var mode string
+	var timeout int
+	db = db.Session(&gorm.Session{NewDB: true})
+	if err := db.Raw("PRAGMA journal_mode").Scan(&mode).Error; err == nil && mode != "wal" && mode != "memory" {
+		found = append(found, "SQLite's journal_mode is "+mode+": set it to WAL in the DSN, or readers and the writer wait for each other")
+	}
+	if err := db.Raw("PRAGMA busy_timeout").Scan(&timeout).Error; err == nil && timeout < 1000 {
+		found = append(found, fmt.Sprintf("SQLite's busy_timeout is %d ms: set it to 10000 in the DSN, or writes fail while another process writes", timeout))
+	}
+	return found
+}

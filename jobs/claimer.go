@@ -1,0 +1,170 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+
+	"github.com/gormjobs/gormjobs/internal/dialect"
+	"github.com/gormjobs/gormjobs/internal/session"
+	"github.com/gormjobs/gormjobs/models"
+)
+
+// ClaimerConfig says what a [Claimer] takes. The zero value works.
+type ClaimerConfig struct {
+	// Queue is the queue's name. Default "default".
+	Queue string
+	// Lease is how long a claimed job stays reserved unless it is extended.
+	// Default 1m.
+	Lease time.Duration
+	// Name is the claimer's in the rows it reserves. Default: the host's name, the
+	// process id, and something random.
+	Name string
+}
+
+// Claimer takes due jobs of one queue. A [Worker] does this and everything after
+// it; the Claimer is for programs with a loop of their own, which end each job
+// with [Complete], [Retry], [Fail] or [Release], and [Extend] its lease meanwhile.
+// It is safe for concurrent use.
+type Claimer struct {
+	db     *gorm.DB
+	config ClaimerConfig
+	claims *atomic.Uint64
+}
+
+// NewClaimer returns a claimer on db, which must not be in a transaction.
+func NewClaimer(db *gorm.DB, c ClaimerConfig) (*Claimer, error) {
+	if err := session.Root(db, "NewClaimer"); err != nil {
+		return nil, err
+	}
+	c.Queue = cmp.Or(c.Queue, "default")
+	c.Lease = cmp.Or(c.Lease, DefaultLease)
+	c.Name = cmp.Or(cleanName(c.Name), defaultName())
+	if err := models.CheckName(c.Queue); err != nil {
+		return nil, fmt.Errorf("NewClaimer: queue: %w", err)
+	}
+	if c.Lease < minLease {
+		return nil, fmt.Errorf("NewClaimer: the lease %s is shorter than %s", c.Lease, minLease)
+	}
+	if _, err := session.In(context.Background(), db); err != nil {
+		return nil, err
+	}
+	return &Claimer{db: db, config: c, claims: new(atomic.Uint64)}, nil
+}
+
+// Claim reserves up to limit pending jobs of the queue and returns them, by
+// priority and age. No other claim gets them until the lease ends. It returns at
+// once, with none if none is pending.
+//
+// A claim that has begun is not cut short when ctx ends: its jobs would stay
+// reserved with nobody to run them. It takes 30 s at most.
+func (c *Claimer) Claim(ctx context.Context, limit int) ([]models.Job, error) {
+	if err := ctx.Err(); err != nil || limit < 1 {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
+	defer cancel()
+	return c.claim(ctx, limit)
+}
+
+func (c *Claimer) claim(ctx context.Context, limit int) ([]models.Job, error) {
+	token := c.config.Name + "." + strconv.FormatUint(c.claims.Add(1), 36)
+	var jobs []models.Job
+	err := session.Transaction(ctx, c.db, func(tx *gorm.DB) (err error) {
+		if dialect.UpdateReturns(tx) {
+			jobs, err = c.claimReturning(tx, limit, token)
+		} else {
+			jobs, err = c.claimSelected(tx, limit, token)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim from %s: %w", c.config.Queue, err)
+	}
+	slices.SortFunc(jobs, func(a, b models.Job) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.AvailableAt, b.AvailableAt), cmp.Compare(a.ID, b.ID))
+	})
+	return jobs, nil
+}
+
+// pending is the read of a claim. It needs no clock, since what is not due is
+// scheduled, and no filter but the index's own: rows walked over are rows locked.
+// The state is a literal; a bound one loses the partial index.
+func (c *Claimer) pending(tx *gorm.DB, limit int) *gorm.DB {
+	return tx.Model(&models.Job{}).
+		Clauses(dialect.Hint(tx, models.ClaimIndex(tx)), skipLocked()).
+		Where("state = 'pending' AND queue = ?", c.config.Queue).
+		Order("priority, available_at, id").Limit(limit)
+}
+
+// claimReturning is the claim of PostgreSQL and SQLite, in one statement. The
+// common table expression is materialized: PostgreSQL may run a plain subquery
+// once for every row of the table, and each time lock and take other jobs.
+func (c *Claimer) claimReturning(tx *gorm.DB, limit int, token string) ([]models.Job, error) {
+	var jobs []models.Job
+	err := tx.Model(&jobs).
+		Clauses(dialect.With("claimed", c.pending(tx, limit).Select("id")), clause.Returning{}).
+		Where("id IN (SELECT id FROM claimed) AND state = 'pending'").
+		Updates(map[string]any{
+			"state":          models.Processing,
+			"attempts":       gorm.Expr("attempts + 1"),
+			"reserved_by":    token,
+			"reserved_at":    now(tx, 0),
+			"reserved_until": now(tx, c.config.Lease),
+		}).Error
+	return jobs, err
+}
+
+// claimSelected is the claim of MySQL and MariaDB, which have no UPDATE …
+// RETURNING: the rows are read and locked, then written by their ids.
+func (c *Claimer) claimSelected(tx *gorm.DB, limit int, token string) ([]models.Job, error) {
+	var jobs []models.Job
+	columns := claimedColumns + ", " + dialect.Now(tx) + " AS reserved_at"
+	// A stream of rows that breaks half-way is an error here, and must be: the
+	// server has rolled the transaction back by then.
+	if err := c.pending(tx, limit).Select(columns).Find(&jobs).Error; err != nil || len(jobs) == 0 {
+		return nil, err
+	}
+	ids := make([]uint64, len(jobs))
+	for i := range jobs {
+		j := &jobs[i]
+		ids[i] = j.ID
+		j.State = models.Processing
+		j.Attempts++
+		j.ReservedBy = token
+		j.ReservedUntil = j.ReservedAt + models.Timestamp(c.config.Lease.Microseconds())
+	}
+	slices.Sort(ids)
+	update := tx.Model(&models.Job{}).Clauses(dialect.ByID(tx)).
+		Where("id IN ? AND state = 'pending'", ids).
+		Updates(map[string]any{
+			"state":          models.Processing,
+			"attempts":       gorm.Expr("attempts + 1"),
+			"reserved_by":    token,
+			"reserved_at":    jobs[0].ReservedAt,
+			"reserved_until": jobs[0].ReservedUntil,
+		})
+	if update.Error != nil {
+		return nil, update.Error
+	}
+	if update.RowsAffected != int64(len(ids)) {
+		return nil, fmt.Errorf("%w: locked %d, wrote %d", errTorn, len(ids), update.RowsAffected)
+	}
+	return jobs, nil
+}
+
+// errTorn ends a claim whose write did not find the rows that its read locked.
+var errTorn = errors.New("the rows of the claim changed under its locks")
+
+// claimedColumns are all but reserved_at, which claimSelected reads from the
+// clock.
+const claimedColumns = "id, state, queue, type, priority, payload, metadata, attempts, max_attempts, " +
+	"available_at, due_at, reserved_by, reserved_until, finished_at, last_error, unique_key, unique_live, created_at"

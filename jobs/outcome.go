@@ -1,0 +1,291 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+
+	"github.com/gormjobs/gormjobs/internal/dialect"
+	"github.com/gormjobs/gormjobs/models"
+)
+
+// verb is what became of a run.
+type verb uint8
+
+const (
+	complete verb = iota
+	release
+	retry
+	fail
+	extend
+)
+
+// outcome is what is to be written about one run. Its id and token are the fence.
+type outcome struct {
+	id        uint64
+	token     string
+	verb      verb
+	after     time.Duration // release, retry: until the next run; extend: the lease
+	keepPlace bool          // release: as old as before among its queue's jobs
+	failure   models.Failure
+
+	// again: an earlier write of this outcome ended in an error, so it may have
+	// been recorded.
+	again bool
+}
+
+func outcomeOf(job *models.Job, v verb) outcome {
+	return outcome{id: job.ID, token: job.ReservedBy, verb: v}
+}
+
+func failureOf(job *models.Job, err error, stack string) models.Failure {
+	return models.Failure{
+		JobID: job.ID, Attempt: job.Attempts, Worker: workerOf(job.ReservedBy), StartedAt: job.ReservedAt,
+		Error: clean(errorText(err), models.MaxErrorText), Stack: clean(stack, models.MaxStack),
+	}
+}
+
+// fenceKey tells one run of one job from every other.
+type fenceKey struct {
+	id    uint64
+	token string
+}
+
+func (o outcome) fence() fenceKey { return fenceKey{o.id, o.token} }
+
+// written is how a batch of outcomes ended, by index.
+type written struct {
+	recorded []int
+	lost     []int
+	busy     []int // locked by somebody else; to be tried again
+}
+
+// record writes a batch of outcomes in tx, each under its own fence: the row is
+// reserved by this very claim. Ids ascend. A row that an application's transaction
+// has locked holds up nobody: it is left out and reported as busy.
+func record(tx *gorm.DB, batch []outcome) (written, error) {
+	slices.SortStableFunc(batch, func(a, b outcome) int { return cmp.Compare(a.id, b.id) })
+	held, err := lockHeld(tx, batch)
+	if err != nil {
+		return written{}, err
+	}
+	var won []outcome
+	var failures []outcome
+	for _, group := range groups(held) {
+		rows, err := update(tx, group)
+		if err != nil {
+			return written{}, err
+		}
+		won = append(won, rows...)
+		if group[0].verb == retry || group[0].verb == fail {
+			failures = append(failures, rows...)
+		}
+	}
+	if err := insertFailures(tx, failures); err != nil {
+		return written{}, err
+	}
+	return settle(tx, batch, won)
+}
+
+// groups splits outcomes into those that one statement can write.
+func groups(batch []outcome) [][]outcome {
+	type key struct {
+		verb      verb
+		after     time.Duration
+		keepPlace bool
+		single    uint64 // the id of an outcome that has an error text of its own
+	}
+	index := map[key]int{}
+	var all [][]outcome
+	for _, o := range batch {
+		k := key{o.verb, o.after, o.keepPlace, 0}
+		if o.verb == retry || o.verb == fail {
+			k.single = o.id
+		}
+		i, ok := index[k]
+		if !ok {
+			i = len(all)
+			index[k] = i
+			all = append(all, nil)
+		}
+		all[i] = append(all[i], o)
+	}
+	return all
+}
+
+// fence holds for the rows that are still reserved by the claims of batch. The
+// list of ids stands first for PostgreSQL, which plans one index scan for it and
+// one for every pair otherwise.
+func fence(tx *gorm.DB, batch []outcome) *gorm.DB {
+	ids := make([]uint64, len(batch))
+	pairs := make([][]any, len(batch))
+	for i, o := range batch {
+		ids[i] = o.id
+		pairs[i] = []any{o.id, o.token}
+	}
+	return tx.Model(&models.Job{}).Clauses(dialect.ByID(tx)).
+		Where("id IN ?", ids).Where(dialect.Pairs(tx, "(id, reserved_by)", pairs)).Where("state = 'processing'")
+}
+
+// lockHeld locks the rows of batch that are still held, and returns their
+// outcomes. SQLite has one writer, so there all are returned and the write decides.
+func lockHeld(tx *gorm.DB, batch []outcome) ([]outcome, error) {
+	if !dialect.LocksRows(tx) {
+		return batch, nil
+	}
+	var free []models.Job
+	if err := fence(tx, batch).Clauses(skipLocked()).Select("id", "reserved_by").Order("id").Find(&free).Error; err != nil {
+		return nil, fmt.Errorf("lock the rows: %w", err)
+	}
+	return pick(batch, free), nil
+}
+
+// pick returns the outcomes whose fences are those of rows.
+func pick(batch []outcome, rows []models.Job) []outcome {
+	in := make(map[fenceKey]bool, len(rows))
+	for _, r := range rows {
+		in[fenceKey{r.ID, r.ReservedBy}] = true
+	}
+	picked := make([]outcome, 0, len(rows))
+	for _, o := range batch {
+		if in[o.fence()] {
+			picked = append(picked, o)
+		}
+	}
+	return picked
+}
+
+// update writes one group and returns the outcomes that were written.
+func update(tx *gorm.DB, group []outcome) ([]outcome, error) {
+	write := fence(tx, group)
+	var rows []models.Job
+	if dialect.UpdateReturns(tx) {
+		write = write.Model(&rows).Clauses(clause.Returning{Columns: []clause.Column{{Name: "id"}, {Name: "reserved_by"}}})
+	}
+	write = write.Updates(columnsOf(tx, group[0]))
+	if write.Error != nil {
+		return nil, write.Error
+	}
+	if !dialect.UpdateReturns(tx) {
+		switch write.RowsAffected {
+		case int64(len(group)):
+			return group, nil
+		case 0:
+			return nil, nil
+		default:
+			return nil, fmt.Errorf("%w: locked %d, wrote %d", errTorn, len(group), write.RowsAffected)
+		}
+	}
+	return pick(group, rows), nil
+}
+
+// columnsOf is what an outcome changes. The token stays on the row, so that a
+// write whose answer was lost can be found again.
+func columnsOf(tx *gorm.DB, o outcome) map[string]any {
+	switch o.verb {
+	case extend:
+		return map[string]any{"reserved_until": now(tx, o.after)}
+	case complete:
+		return map[string]any{"state": models.Completed, "finished_at": now(tx, 0), "unique_live": freeKey()}
+	case fail:
+		return map[string]any{"state": models.Failed, "finished_at": now(tx, 0), "unique_live": freeKey(), "last_error": o.failure.Error}
+	}
+	set := map[string]any{"state": models.Pending, "due_at": nil, "available_at": now(tx, o.after)}
+	if o.after > 0 {
+		set["state"], set["due_at"] = models.Scheduled, now(tx, o.after)
+	}
+	if o.keepPlace {
+		delete(set, "available_at")
+	}
+	if o.verb == release {
+		set["attempts"] = gorm.Expr("attempts - 1")
+	} else {
+		set["last_error"] = o.failure.Error
+	}
+	return set
+}
+
+func insertFailures(tx *gorm.DB, failed []outcome) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	rows := make([]map[string]any, len(failed))
+	for i, o := range failed {
+		f := o.failure
+		rows[i] = map[string]any{
+			"job_id": f.JobID, "attempt": f.Attempt, "error": f.Error, "stack": f.Stack,
+			"worker": f.Worker, "started_at": f.StartedAt, "failed_at": now(tx, 0),
+		}
+	}
+	if err := tx.Model(&models.Failure{}).Create(rows).Error; err != nil {
+		return fmt.Errorf("record the failures: %w", err)
+	}
+	return nil
+}
+
+// settle tells of each outcome that was not written whether the reservation is
+// lost or its row only locked by somebody else.
+func settle(tx *gorm.DB, batch, won []outcome) (written, error) {
+	var w written
+	have := make(map[fenceKey]bool, len(won))
+	for _, o := range won {
+		have[o.fence()] = true
+	}
+	var rest []uint64
+	for i, o := range batch {
+		if have[o.fence()] {
+			w.recorded = append(w.recorded, i)
+		} else {
+			rest = append(rest, o.id)
+		}
+	}
+	if len(rest) == 0 {
+		return w, nil
+	}
+	var rows []models.Job
+	if err := tx.Select("id", "state", "reserved_by").Where("id IN ?", rest).Find(&rows).Error; err != nil {
+		return written{}, fmt.Errorf("read who has the jobs: %w", err)
+	}
+	found := make(map[uint64]models.Job, len(rows))
+	for _, r := range rows {
+		found[r.ID] = r
+	}
+	for i, o := range batch {
+		if have[o.fence()] {
+			continue
+		}
+		switch r := found[o.id]; {
+		case r.ReservedBy != o.token:
+			w.lost = append(w.lost, i)
+		case r.State == models.Processing:
+			w.busy = append(w.busy, i)
+		case o.again:
+			w.recorded = append(w.recorded, i) // by the write whose answer was lost
+		default:
+			w.lost = append(w.lost, i)
+		}
+	}
+	return w, nil
+}
+
+// recordOne writes the outcome of one job, waiting for its row if it is locked.
+func recordOne(ctx context.Context, db *gorm.DB, o outcome) error {
+	return inTx(ctx, db, func(tx *gorm.DB) error {
+		rows, err := update(tx, []outcome{o})
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			return ErrLost
+		}
+		if o.verb == retry || o.verb == fail {
+			return insertFailures(tx, rows)
+		}
+		return nil
+	})
+}

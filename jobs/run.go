@@ -1,0 +1,206 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"gorm.io/gorm"
+
+	"github.com/gormjobs/gormjobs/handlers"
+	"github.com/gormjobs/gormjobs/internal/session"
+	"github.com/gormjobs/gormjobs/models"
+)
+
+// execute runs a held job and hands its outcome to the recorder. done is called
+// once that is recorded, or lost.
+func (w *Worker) execute(o *hold, done func(recorded bool)) {
+	f := &finished{hold: o, done: done}
+	h, ok := w.registry.Lookup(o.job.Type)
+	if ok {
+		f.outcome, f.err = w.handle(o, h)
+	} else {
+		f.outcome = w.park(o)
+	}
+	w.recorder.in <- f
+}
+
+// park puts a job back whose type has no handler here, uncounted and in its place:
+// a rolling deploy burns no attempts, and a worker that knows it gets it.
+func (w *Worker) park(o *hold) outcome {
+	if _, said := w.unknown.LoadOrStore(o.job.Type, true); !said {
+		w.config.Logger.Warn("gormjobs: no handler is registered for this type: its jobs are put back for another worker", "type", o.job.Type, "job", o.job.ID, "for", parked)
+	}
+	r := outcomeOf(&o.job, release)
+	r.after, r.keepPlace = parked, true
+	return r
+}
+
+// handle runs the handler and turns what came of it into an outcome.
+func (w *Worker) handle(o *hold, h *handlers.Handler) (outcome, error) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	if d := h.Timeout(); d > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, d, fmt.Errorf("timed out after %s: %w", d, context.DeadlineExceeded))
+		defer stop()
+		deaf := time.AfterFunc(d+shutdownGrace, func() {
+			w.counters.stuck.Add(1)
+			w.config.Logger.Warn("gormjobs: a handler goes on past its timeout: it must heed its context", "type", o.job.Type, "job", o.job.ID, "timeout", d)
+		})
+		defer deaf.Stop()
+	}
+	w.holds.begin(o, cancel)
+	defer w.holds.end(o)
+	job := o.job // the handler's own copy
+	var r result
+	if h.Transactional() {
+		r = w.runTx(ctx, h, &job)
+	} else {
+		r = protect(func() error { return h.Run(ctx, &job) })
+	}
+	if r.err != nil && ctx.Err() != nil && errors.Is(r.err, context.DeadlineExceeded) {
+		r.err = fmt.Errorf("%w (%w)", context.Cause(ctx), r.err)
+	}
+	return w.outcome(ctx, o, h, r), r.err
+}
+
+// result is how a handler returned.
+type result struct {
+	err   error
+	stack string // if it panicked
+	done  bool   // its completion is committed already, or was lost with its transaction
+	maybe bool   // that commit's answer was lost
+}
+
+// protect runs f. A panic, and a runtime.Goexit, is an error with a stack.
+func protect(f func() error) (r result) {
+	ended := make(chan struct{})
+	go func() { // a Goexit ends its goroutine, which must not be the slot's
+		defer close(ended)
+		returned := false
+		defer func() {
+			if returned {
+				return
+			}
+			r.stack = string(debug.Stack())
+			if v := recover(); v == nil {
+				r.err = errors.New("the handler called runtime.Goexit")
+			} else if err, ok := v.(error); ok {
+				r.err = fmt.Errorf("panic: %w", err)
+			} else {
+				r.err = fmt.Errorf("panic: %v", v)
+			}
+		}()
+		r.err = f()
+		returned = true
+	}()
+	<-ended
+	return r
+}
+
+// outcome decides what becomes of the job.
+func (w *Worker) outcome(ctx context.Context, o *hold, h *handlers.Handler, r result) outcome {
+	out := outcomeOf(&o.job, complete)
+	out.again = r.done || r.maybe
+	v := handlers.Judge(r.err)
+	switch {
+	case r.err == nil:
+	case v.Snooze:
+		out.verb, out.after = release, v.After
+	case errors.Is(context.Cause(ctx), errShutdown) && !v.Discard:
+		out.verb, out.keepPlace = release, true
+	default:
+		out.verb = retry
+		out.failure = failureOf(&o.job, r.err, r.stack)
+		switch {
+		case v.Discard || o.job.Attempts >= o.job.MaxAttempts:
+			out.verb = fail
+		case v.HasAfter:
+			out.after = v.After
+		default:
+			out.after = backoff(h, o.job.Attempts)
+		}
+	}
+	return out
+}
+
+// backoff asks the handler's function, which is the application's.
+func backoff(h *handlers.Handler, attempt int) (d time.Duration) {
+	defer func() {
+		if recover() != nil {
+			d = handlers.DefaultBackoff(attempt)
+		}
+	}()
+	return h.Backoff(attempt)
+}
+
+// runTx runs a handler whose writes commit with its job's completion.
+func (w *Worker) runTx(ctx context.Context, h *handlers.Handler, job *models.Job) (r result) {
+	tx := w.db.Session(&gorm.Session{NewDB: true, Context: ctx}).Begin(session.Options(w.db)...)
+	if tx.Error != nil {
+		return result{err: fmt.Errorf("begin the handler's transaction: %w", tx.Error)}
+	}
+	ours := tx.Statement.ConnPool.(gorm.TxCommitter)
+	ended := false
+	defer func() {
+		if !ended {
+			_ = ours.Rollback() // its connection is gone or the server rolls it back
+		}
+	}()
+	theirs := tx.Session(&gorm.Session{NewDB: true})
+	theirs.Statement.ConnPool = lent{tx.Statement.ConnPool}
+	if r = protect(func() error { return h.RunTx(ctx, theirs, job) }); r.err != nil {
+		return r
+	}
+	if err := Complete(ctx, tx, job); err != nil {
+		return result{err: err}
+	}
+	ended = true
+	if err := ours.Commit(); err != nil {
+		return result{err: fmt.Errorf("commit the handler's transaction: %w", err), maybe: true}
+	}
+	return result{done: true}
+}
+
+// errLent is what a RegisterTx handler gets that ends its transaction.
+var errLent = errors.New("gormjobs: this transaction commits with the job's completion; return an error to roll it back")
+
+// lent is a transaction that its user cannot end.
+type lent struct{ gorm.ConnPool }
+
+func (lent) Commit() error   { return errLent }
+func (lent) Rollback() error { return errLent }
+
+// ended takes note of an outcome that has been recorded, or lost.
+func (w *Worker) ended(f *finished, recorded bool) {
+	w.holds.remove(f.hold)
+	defer f.done(recorded)
+	job := &f.hold.job
+	if !recorded {
+		w.counters.lost.Add(1)
+		w.config.Logger.Warn("gormjobs: the outcome of a run was dropped: the job is someone else's by now", "job", job.ID, "type", job.Type, "attempt", job.Attempts)
+		return
+	}
+	switch f.outcome.verb {
+	case complete:
+		w.counters.completed.Add(1)
+	case release:
+		w.counters.released.Add(1)
+	case retry:
+		w.counters.retried.Add(1)
+	case fail:
+		w.counters.failed.Add(1)
+		w.config.Logger.Warn("gormjobs: a job has failed for good", "job", job.ID, "type", job.Type, "queue", job.Queue, "attempts", job.Attempts, "error", clean(errorText(f.err), 1000))
+		if w.config.OnFailed != nil {
+			w.calls.Go(func() {
+				r := protect(func() error { w.config.OnFailed(context.Background(), job, f.err); return nil })
+				if r.err != nil {
+					w.config.Logger.Error("gormjobs: OnFailed panicked", "error", r.err)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package jobs
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/gormjobs/gormjobs/handlers"
+)
+
+// trouble paces a loop whose database fails: a pause that doubles from 100 ms to
+// 5 s, and one line in the log for each.
+type trouble struct {
+	log  *slog.Logger
+	what string
+	step int
+}
+
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// pause logs err and returns how long to wait before the next try.
+func (t *trouble) pause(err error) time.Duration {
+	d := handlers.Jitter(min(firstPause<<min(t.step, 10), lastPause))
+	t.step++
+	if err != nil {
+		t.log.Warn("gormjobs: "+t.what+": trying again", "error", clean(errorText(err), 1000), "in", d.Round(time.Millisecond), "try", t.step)
+	}
+	return d
+}
+
+// over says that all is well again.
+func (t *trouble) over() {
+	if t.step > 0 {
+		t.log.Info("gormjobs: "+t.what+": works again", "tries", t.step)
+		t.step = 0
+	}
+}
