@@ -130,4 +130,3 @@ func (d dialector) RollbackTo(tx *gorm.DB, name string) error {
 	}
 	return gorm.ErrUnsupportedDriver
 }
-
