@@ -7,7 +7,7 @@
 //
 // SQLite needs nothing. A server comes from the environment
 // (GORMJOBS_TEST_POSTGRES, GORMJOBS_TEST_MYSQL, GORMJOBS_TEST_MARIADB: a DSN
-// with which databases can be created), else a throw-away one is started by
+// with which databases can be created; or "off"), else a throw-away one is started by
 // servers.sh from the programs that are installed, shared by all test
 // processes, and stopped when nobody has used it for two minutes. A kind that
 // cannot be had is skipped with a loud line; under GORMJOBS_TEST_REQUIRE=all

@@ -2,7 +2,9 @@ package testdb
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
@@ -44,7 +46,7 @@ func postgresDSN(admin, name string, s settings) (string, error) {
 	replace(q, s.parameters[Postgres])
 	if !strings.HasPrefix(admin, "postgres://") && !strings.HasPrefix(admin, "postgresql://") {
 		dsn := admin + " dbname=" + name
-		for k := range q {
+		for _, k := range slices.Sorted(maps.Keys(q)) {
 			dsn += fmt.Sprintf(" %s='%s'", k, q.Get(k))
 		}
 		return dsn, nil
@@ -70,9 +72,9 @@ func mysqlDSN(kind Kind, admin, name string, s settings) (string, error) {
 	}
 	c.DBName = name
 	dsn := c.FormatDSN()
-	q := url.Values{}
 	base, old, _ := strings.Cut(dsn, "?")
-	if q, err = url.ParseQuery(old); err != nil {
+	q, err := url.ParseQuery(old)
+	if err != nil {
 		return "", err
 	}
 	if !q.Has("parseTime") {

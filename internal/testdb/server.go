@@ -26,7 +26,7 @@ type missingError struct {
 }
 
 func (e *missingError) Error() string {
-	return fmt.Sprintf("%s, and there is none: %s. Set %s, or see `make test`",
+	return fmt.Sprintf("%s, and there is none: %s. Set %s to a server, or run make test",
 		e.kind, e.why, variable(e.kind))
 }
 
@@ -73,7 +73,11 @@ func server(kind Kind) (*adminServer, error) {
 
 func connect(kind Kind) (*adminServer, error) {
 	admin := os.Getenv(variable(kind))
-	if admin == "" {
+	given := admin != ""
+	switch admin {
+	case "off":
+		return nil, &missingError{kind, variable(kind) + " is off"}
+	case "":
 		var err error
 		if admin, err = throwAway(kind); err != nil {
 			return nil, err
@@ -96,7 +100,11 @@ func connect(kind Kind) (*adminServer, error) {
 	if is := kindOfVersion(version); is != kind {
 		return nil, fmt.Errorf("%s at %s is a %s: %s", kind, origins(kind), is, version)
 	}
-	return &adminServer{kind: kind, admin: admin, pool: pool}, nil
+	srv := &adminServer{kind: kind, admin: admin, pool: pool}
+	if given {
+		srv.sweep()
+	}
+	return srv, nil
 }
 
 func origins(kind Kind) string {
@@ -155,9 +163,43 @@ func run(args ...string) (string, error) {
 	return "", fmt.Errorf("servers.sh %s: %w", strings.Join(args, " "), err)
 }
 
-// newName tells by itself how old a database is that somebody finds.
+// nameForm is how the name of a database begins: with when it was made.
+const nameForm = "gormjobs_20060102t150405_"
+
 func newName() string {
-	return fmt.Sprintf("gormjobs_%s_%s", time.Now().UTC().Format("20060102t150405"), strings.ToLower(rand.Text()[:8]))
+	return time.Now().UTC().Format(nameForm) + strings.ToLower(rand.Text()[:8])
+}
+
+// abandoned tells a database of yesterday's tests, which nobody uses any more.
+func abandoned(name string, now time.Time) bool {
+	if len(name) < len(nameForm) {
+		return false
+	}
+	made, err := time.Parse(nameForm, name[:len(nameForm)])
+	return err == nil && now.Sub(made) > 24*time.Hour
+}
+
+// sweep drops what tests that were killed have left on a server that lives on.
+func (s *adminServer) sweep() {
+	list := "SELECT schema_name FROM information_schema.schemata"
+	if s.kind == Postgres {
+		list = "SELECT datname FROM pg_database"
+	}
+	rows, err := s.pool.Query(list)
+	if err != nil {
+		return
+	}
+	defer rows.Close()
+	var names []string
+	for rows.Next() {
+		var name string
+		if rows.Scan(&name) == nil && abandoned(name, time.Now()) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		_ = s.dropDatabase(name) // another process may be sweeping too
+	}
 }
 
 func (s *adminServer) dsn(name string, set settings) string {

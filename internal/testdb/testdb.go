@@ -60,6 +60,18 @@ func Open(t testing.TB, kind Kind, opts ...Option) *gorm.DB {
 	return db
 }
 
+// Long skips a test that takes minutes, unless GORMJOBS_TEST_LONG is set, as
+// `make test-long` does.
+func Long(t testing.TB) {
+	t.Helper()
+	if os.Getenv("GORMJOBS_TEST_LONG") == "" {
+		t.Skip(longReason)
+	}
+}
+
+// longReason is the one reason to skip a test that internal/testdb/verify accepts.
+const longReason = "takes long; GORMJOBS_TEST_LONG=1 (make test-long) runs it"
+
 // create makes an empty database that lives as long as the test.
 func create(t testing.TB, kind Kind, s settings) (dsn string) {
 	t.Helper()

@@ -121,7 +121,7 @@ func TestIsolationIsTheSessionsDefault(t *testing.T) {
 					if err := db.Raw(query).Scan(&got).Error; err != nil {
 						t.Fatal(err)
 					}
-					if strings.ToLower(strings.ReplaceAll(got, "-", " ")) != strings.ToLower(level.String()) {
+					if !strings.EqualFold(strings.ReplaceAll(got, "-", " "), level.String()) {
 						t.Errorf("isolation = %s; want %s", got, level)
 					}
 				}
