@@ -20,7 +20,7 @@
 #   PG_BIN, MYSQLD, MARIADBD   the PostgreSQL bin folder, or the server program, to use
 #
 # Exit status: 0 done; 3 "start": not installed, "status" and "dsn": not running; else a failure, told on stderr.
-set -euo pipefail
+set -uo pipefail # no -e: bash ignores it in functions whose result is looked at
 
 # The whole text, for the watcher; the tests run it with bash -c.
 self=${BASH_EXECUTION_STRING:-$(cat "$0")}
@@ -28,7 +28,7 @@ help() { sed -n '2,/^set -/s/^# \{0,1\}//p' <<<"$self"; }
 say() { echo "testdb: $*" >&2; }
 die() { say "$*"; exit 1; }
 
-root=$([ "$(id -u)" = 0 ] && echo yes || true)
+root=$([ "$(id -u)" = 0 ] && echo yes)
 if [ -n "${GORMJOBS_TEST_DIR:-}" ]; then home=$GORMJOBS_TEST_DIR
 elif [ "$root" ]; then home=/var/cache/gormjobs-test # not below /root: the servers' users could not reach it
 else home=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/gormjobs-test; fi
@@ -43,7 +43,7 @@ cd /
 # use_kind names the files of one server. What belongs to the server's user is below $S, the rest is ours.
 use_kind() {
   kind=$1 D=$home/$1 S=$home/$1/server
-  mkdir -p "$D"
+  mkdir -p "$D" || die "cannot make $D; set GORMJOBS_TEST_DIR"
   [ -O "$D" ] || die "$D belongs to somebody else; set GORMJOBS_TEST_DIR"
 }
 
@@ -219,7 +219,7 @@ launch() {
   port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000)) # below the ports that systems give to clients
   ! listening || return 1
   rm -rf "$S/data" "$S/tmp"
-  cp -a --reflink=auto "$S/pristine" "$S/data" 2>/dev/null || cp -a "$S/pristine" "$S/data"
+  cp -a "$S/pristine" "$S/data" || return
   local password ready=listening
   password=$(cat "$D/password")
   local run=("${as[@]}")
@@ -266,7 +266,11 @@ listening() { (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
 postgres_ready() { listening && grep -q 'ready to accept connections' "$D/server.log"; }
 
 # A pid alone may be anybody's by now.
-ours() { [ -n "${1:-}" ] && ps -ww -o args= -p "$1" 2>/dev/null | grep -qF "$S/data"; }
+ours() {
+  [ -n "${1:-}" ] || return 1
+  if [ -d /proc/self ]; then tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline"; else ps -ww -o args= -p "$1"; fi 2>/dev/null |
+    grep -qF "$S/data"
+}
 alive() {
   local pid
   pid=$(cat "$D/pid" 2>/dev/null) && [ -s "$D/dsn" ] && ours "$pid" || return 1
@@ -288,7 +292,7 @@ start() {
   if ! alive; then
     find_server || { say "$kind: no server program found"; exit 3; }
     set_user
-    kill_server "$(cat "$D/pid" 2>/dev/null || true)"
+    kill_server "$(cat "$D/pid" 2>/dev/null)"
     pristine || die "$kind: cannot make a data folder (more in $D/init.log)"
     # The port may be taken meanwhile.
     launch || launch || launch || {
@@ -305,7 +309,7 @@ start() {
 stop() {
   exec 8>>"$D/start.lock"
   flock -w 300 8 || die "$kind: somebody else has been starting it for 5 minutes"
-  kill_server "$(cat "$D/pid" 2>/dev/null || true)"
+  kill_server "$(cat "$D/pid" 2>/dev/null)"
   rm -rf "$D/pid" "$D/dsn" "$S/data" "$S/tmp"
   exec 8>&-
 }
@@ -346,7 +350,7 @@ wipe() { stop; rm -rf "$D"; }
 cmd=${1:-help}
 case $cmd in
 help | -h | --help) help; exit ;;
-dir) mkdir -p "$home"; echo "$home"; exit ;;
+dir) mkdir -p "$home" || exit; echo "$home"; exit ;;
 setup | start | stop | status | dsn | wipe | watch) ;;
 *) help >&2; exit 2 ;;
 esac
@@ -358,7 +362,7 @@ esac
 command -v flock >/dev/null && command -v setsid >/dev/null || die "flock and setsid are needed (util-linux)"
 code=0
 for k in $kinds; do
-  # A subshell each: one that fails does not keep the others from starting.
+  # A subshell each: one that fails, and exits, does not keep the others from starting.
   (use_kind "$k"; "$cmd") || code=$?
 done
 exit $code

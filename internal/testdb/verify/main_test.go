@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-const good = `
+const goodRun = `
 {"Action":"pass","Package":"p","Test":"TestA/sqlite"}
 {"Action":"pass","Package":"p","Test":"TestA/mysql/deep"}
 {"Action":"output","Package":"p","Test":"TestSoak","Output":"    a_test.go:1: takes long; GORMJOBS_TEST_LONG=1 runs it\n"}
@@ -21,14 +21,14 @@ func TestVerify(t *testing.T) {
 		"skipped":        {`{"Action":"skip","Package":"p","Test":"TestB/mysql"}`, "WRONG: p TestB/mysql was skipped"},
 		"does not build": {`{"Action":"build-output","ImportPath":"q","Output":"syntax error\n"}` + "\n" + `{"Action":"fail","Package":"q"}`, "syntax error"},
 	} {
-		r, err := read(strings.NewReader(good + "\n" + c.more))
+		r, err := read(strings.NewReader(goodRun + "\n" + c.more))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		err = r.report(&out, []string{"sqlite", "mysql"})
-		if (err != nil) != (c.want != "") || !strings.Contains(out.String(), c.want) {
-			t.Errorf("%s: %v, %s\nwant %q in it", name, err, &out, c.want)
+		good := r.report(&out, []string{"sqlite", "mysql"})
+		if good != (c.want == "") || !strings.Contains(out.String(), c.want) {
+			t.Errorf("%s: %t, %s\nwant %q in it", name, good, &out, c.want)
 		}
 		if !strings.HasSuffix(out.String(), "ok  \tp\t0.1s\n") {
 			t.Errorf("%s: %s\nwant the summary last", name, &out)
@@ -37,12 +37,12 @@ func TestVerify(t *testing.T) {
 }
 
 func TestUntestedKindIsWrong(t *testing.T) {
-	r, err := read(strings.NewReader(good))
+	r, err := read(strings.NewReader(goodRun))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := r.report(&out, []string{"sqlite", "mariadb"}); err == nil || !strings.Contains(out.String(), "WRONG: mariadb was not tested") {
-		t.Errorf("report = %v, %s; want mariadb named", err, &out)
+	if good := r.report(&out, []string{"sqlite", "mariadb"}); good || !strings.Contains(out.String(), "WRONG: mariadb was not tested") {
+		t.Errorf("report = %t, %s; want mariadb named", good, &out)
 	}
 }
