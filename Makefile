@@ -4,8 +4,8 @@
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # Two test binaries at once: they share the database servers, and these want
-# processors too.
-GOTEST = GORMJOBS_TEST_REQUIRE=all go test -race -p 2 $(TESTFLAGS)
+# processors too. Not from the cache: the servers may have changed.
+GOTEST = GORMJOBS_TEST_REQUIRE=all go test -race -count=1 -p 2 $(TESTFLAGS)
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
