@@ -90,7 +90,7 @@ func pendingBacklog(s *gorm.DB, limit int, queues map[string]*Waiting) error {
 		}
 		var n int64
 		some := pendingRows(s).Select("1 AS one").Where("queue = ?", queue.Queue).Limit(limit)
-		if err := s.Table("(?) AS some", some).Count(&n).Error; err != nil {
+		if err := s.Table("(?) AS counted", some).Count(&n).Error; err != nil {
 			return err
 		}
 		note(queues, queue.Queue, int(n), 0)

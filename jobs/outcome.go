@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"gorm.io/gorm"
@@ -214,15 +215,18 @@ func insertFailures(tx *gorm.DB, failed []outcome) error {
 	if len(failed) == 0 {
 		return nil
 	}
-	rows := make([]map[string]any, len(failed))
-	for i, o := range failed {
+	// Raw: GORM's Create takes the database's now only from a map, and cannot scan
+	// the ids that it asks for into one.
+	args := make([]any, 0, 6*len(failed))
+	for _, o := range failed {
 		f := o.failure
-		rows[i] = map[string]any{
-			"job_id": f.JobID, "attempt": f.Attempt, "error": f.Error, "stack": f.Stack,
-			"worker": f.Worker, "started_at": f.StartedAt, "failed_at": now(tx, 0),
-		}
+		args = append(args, f.JobID, f.Attempt, f.Error, f.Stack, f.Worker, f.StartedAt)
 	}
-	if err := tx.Model(&models.Failure{}).Create(rows).Error; err != nil {
+	row := "(?, ?, ?, ?, ?, ?, " + dialect.Now(tx) + ")"
+	err := tx.Exec("INSERT INTO "+tx.Statement.Quote(models.FailuresTable(tx))+
+		" (job_id, attempt, error, stack, worker, started_at, failed_at) VALUES "+
+		row+strings.Repeat(", "+row, len(failed)-1), args...).Error
+	if err != nil {
 		return fmt.Errorf("record the failures: %w", err)
 	}
 	return nil

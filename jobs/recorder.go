@@ -2,10 +2,12 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"gorm.io/gorm"
 
+	"github.com/gormjobs/gormjobs/internal/dialect"
 	"github.com/gormjobs/gormjobs/internal/session"
 )
 
@@ -113,42 +115,61 @@ func (r *recorder) write(ctx context.Context) (next time.Duration) {
 	if len(r.waiting) == 0 {
 		return idle
 	}
-	batch := make([]outcome, len(r.waiting))
-	byToken := make(map[fenceKey]*finished, len(r.waiting))
-	for i, f := range r.waiting {
-		batch[i] = f.outcome
-		byToken[f.outcome.fence()] = f
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.opTimeout())
-	defer cancel()
-	var w written
-	err := session.Transaction(ctx, r.w.db, func(tx *gorm.DB) (err error) {
-		w, err = record(tx, batch)
-		return err
-	})
-	if err != nil {
-		for _, f := range r.waiting {
-			f.outcome.again = true
+	batch := r.waiting
+	r.waiting = nil
+	err := r.writeBatch(ctx, batch)
+	if err != nil && len(batch) > 1 && !dialect.Retryable(err) && !dialect.Unknown(err) {
+		// The database has said no: one outcome must not hold up the others.
+		r.waiting, err = nil, nil
+		for _, f := range batch {
+			err = errors.Join(err, r.writeBatch(ctx, []*finished{f}))
 		}
+	}
+	if err != nil {
 		return r.trouble.pause(err)
 	}
 	r.trouble.over()
-	r.waiting = r.waiting[:0]
-	for _, i := range w.recorded {
-		r.w.ended(byToken[batch[i].fence()], true)
-	}
-	for _, i := range w.lost {
-		r.w.ended(byToken[batch[i].fence()], false)
-	}
-	for _, i := range w.busy {
-		r.waiting = append(r.waiting, byToken[batch[i].fence()])
-	}
 	if len(r.waiting) == 0 {
 		r.busyStep = 0
 		return idle
 	}
 	r.busyStep++
 	return min(10*time.Millisecond<<min(r.busyStep, 10), time.Second)
+}
+
+// writeBatch writes the outcomes of batch in one transaction. Those that could not
+// be written are waiting afterwards.
+func (r *recorder) writeBatch(ctx context.Context, batch []*finished) error {
+	outcomes := make([]outcome, len(batch))
+	byFence := make(map[fenceKey]*finished, len(batch))
+	for i, f := range batch {
+		outcomes[i] = f.outcome
+		byFence[f.outcome.fence()] = f
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.opTimeout())
+	defer cancel()
+	var w written
+	err := session.Transaction(ctx, r.w.db, func(tx *gorm.DB) (err error) {
+		w, err = record(tx, outcomes)
+		return err
+	})
+	if err != nil {
+		for _, f := range batch {
+			f.outcome.again = true
+		}
+		r.waiting = append(r.waiting, batch...)
+		return err
+	}
+	for _, i := range w.recorded {
+		r.w.ended(byFence[outcomes[i].fence()], true)
+	}
+	for _, i := range w.lost {
+		r.w.ended(byFence[outcomes[i].fence()], false)
+	}
+	for _, i := range w.busy {
+		r.waiting = append(r.waiting, byFence[outcomes[i].fence()])
+	}
+	return nil
 }
 
 // renew extends the leases of all held jobs. Rows that somebody has locked are
@@ -169,10 +190,10 @@ func (r *recorder) renewSome(ctx context.Context, some []*hold) error {
 	ctx, cancel := context.WithTimeout(ctx, r.opTimeout())
 	defer cancel()
 	batch := make([]outcome, len(some))
-	byToken := make(map[fenceKey]*hold, len(some))
+	byFence := make(map[fenceKey]*hold, len(some))
 	for i, o := range some {
 		batch[i] = outcome{id: o.job.ID, token: o.job.ReservedBy, verb: extend, after: r.w.config.Lease}
-		byToken[batch[i].fence()] = o
+		byFence[batch[i].fence()] = o
 	}
 	sent := time.Now()
 	var w written
@@ -185,10 +206,10 @@ func (r *recorder) renewSome(ctx context.Context, some []*hold) error {
 		return err
 	}
 	for _, i := range w.recorded {
-		r.w.holds.renewed(byToken[batch[i].fence()], sent, r.w.config.Lease)
+		r.w.holds.renewed(byFence[batch[i].fence()], sent, r.w.config.Lease)
 	}
 	for _, i := range w.lost {
-		o := byToken[batch[i].fence()]
+		o := byFence[batch[i].fence()]
 		if r.w.holds.lose(o) {
 			r.w.config.Logger.Warn("gormjobs: the job is no longer this worker's: the handler's context ends", "job", o.job.ID, "type", o.job.Type)
 		}

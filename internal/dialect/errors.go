@@ -1,11 +1,7 @@
 package dialect
 
 import (
-	"context"
-	"database/sql/driver"
 	"errors"
-	"io"
-	"net"
 	"reflect"
 	"strings"
 )
@@ -39,14 +35,18 @@ func Busy(err error) bool {
 		strings.Contains(s, "database table is locked")
 }
 
-// Unknown tells whether err leaves it open what became of a commit: the
-// connection was lost, or the wait for its answer was given up.
+// Unknown tells whether err is no answer of the database: the connection was lost,
+// or the wait was given up. What became of the statement, or of a commit, is then
+// not known.
 func Unknown(err error) bool {
-	var ne net.Error
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
-		errors.Is(err, net.ErrClosed) || errors.As(err, &ne) ||
-		err != nil && sqlState(err) == "" && number(err) == 0 && !Busy(err)
+	return err != nil && sqlState(err) == "" && number(err) == 0 && !Busy(err) && !sqliteAnswer(err)
+}
+
+// sqliteAnswer recognises SQLite's own errors by the method that modernc's driver
+// gives its result code with, or by their text.
+func sqliteAnswer(err error) bool {
+	var e interface{ Code() int }
+	return errors.As(err, &e) || strings.Contains(err.Error(), "SQL logic error") || strings.Contains(err.Error(), "constraint failed")
 }
 
 // sqlState is the five-character code of a PostgreSQL error, of pgx and of pq
