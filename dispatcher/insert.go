@@ -88,7 +88,7 @@ func insertPlain(s *gorm.DB, rows []row, chunk []int, receipts []Receipt) error 
 		}
 		args = rows[i].values(&b, args, s, nil)
 	}
-	ids, err := insertReturning(s, "INSERT INTO ", b.String(), "", args, len(chunk))
+	ids, err := insertReturning(s, "INSERT INTO ", b.String(), "", args, len(chunk), rows[chunk[0]].queue)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func insertUnique(s *gorm.DB, r row, hash string) (Receipt, error) {
 	verb, tail := dialect.InsertOrSkip(s)
 	// More than once only if the key's job finishes between the two statements.
 	for range 10 {
-		ids, err := insertReturning(s, verb, b.String(), tail, args, 1)
+		ids, err := insertReturning(s, verb, b.String(), tail, args, 1, r.queue)
 		if err != nil {
 			return Receipt{}, err
 		}
@@ -154,12 +154,14 @@ func (r row) values(b *strings.Builder, args []any, s *gorm.DB, hash *string) []
 // insertReturning runs one INSERT of n rows and returns the ids of those that
 // were inserted, in their order. It is raw because GORM's Create can neither take
 // the database's now for a column nor say on every database which ids it gave.
-func insertReturning(s *gorm.DB, verb, values, tail string, args []any, n int) ([]uint64, error) {
+func insertReturning(s *gorm.DB, verb, values, tail string, args []any, n int, queue string) ([]uint64, error) {
 	sql := verb + s.Statement.Quote(models.JobsTable(s)) + " (" + columns + ") VALUES " + values + tail
 	if dialect.InsertReturns(s) {
-		var ids []uint64
-		err := s.Raw(sql+" RETURNING id", args...).Scan(&ids).Error
-		return ids, err
+		sql += " RETURNING id"
+		if notify := notification(s); notify != "" {
+			sql, args = sql+", "+notify, append(args, queue)
+		}
+		return readIDs(s.Raw(sql, args...))
 	}
 	result := gorm.WithResult()
 	if err := s.Clauses(result).Exec(sql, args...).Error; err != nil {
@@ -184,4 +186,42 @@ func insertReturning(s *gorm.DB, verb, values, tail string, args []any, n int) (
 		ids[i] = uint64(first) + uint64(i)*step
 	}
 	return ids, nil
+}
+
+// notification is an expression that, evaluated once for a statement, notifies an
+// idle worker of another process that listens. In the caller's transaction it is
+// exact: it comes with the commit, and not after a rollback. It is left out while
+// nobody listens, because it makes commits wait for one another.
+func notification(s *gorm.DB) string {
+	if !dialect.HasNotify(s) {
+		return ""
+	}
+	return "(SELECT pg_notify('" + models.NotifyChannel + "', ?)::text FROM " + s.Statement.Quote(models.SchedulesTable(s)) +
+		" WHERE name = '" + models.ListeningEntry + "' AND next_tick > " + dialect.Now(s) + ")"
+}
+
+func readIDs(q *gorm.DB) ([]uint64, error) {
+	rows, err := q.Rows()
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var ids []uint64
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	into := make([]any, len(columns))
+	for i := range into {
+		into[i] = new(any)
+	}
+	var id uint64
+	into[0] = &id
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
 }

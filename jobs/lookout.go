@@ -22,6 +22,10 @@ type lookout struct {
 	poked   chan struct{}
 	trouble trouble
 
+	listening atomic.Bool  // the Listener is connected
+	marked    time.Time    // when other processes were last asked to notify
+	notified  atomic.Int64 // notifications since then
+
 	lastWork atomic.Int64 // Unix nanoseconds: when there last was something to do
 	expected atomic.Int64 // when a transaction of this process last enqueued something
 }
@@ -129,6 +133,9 @@ func (l *lookout) look(ctx context.Context) (time.Duration, error) {
 			loop.Wake()
 			l.lastWork.Store(time.Now().UnixNano())
 		}
+	}
+	if err := l.askForNotice(ctx); err != nil {
+		return 0, err
 	}
 	pause := l.pause(time.Now())
 	if g.due != 0 {

@@ -208,7 +208,8 @@ func (w *Worker) listen(lookout *lookout) func(context.Context) {
 		}
 		t := trouble{log: w.config.Logger, what: "listen for new jobs"}
 		for ctx.Err() == nil {
-			err := w.config.Listener.Listen(ctx, w.db, lookout.heard)
+			err := w.config.Listener.Listen(ctx, w.db, lookout.heardNotice)
+			lookout.listening.Store(false)
 			if ctx.Err() != nil {
 				return
 			}

@@ -119,5 +119,13 @@ type Schedule struct {
 // row to see whether a scheduler is alive.
 const ReapEntry = "gormjobs/reap"
 
+// ListeningEntry is the name of a row that says until when an idle worker listens
+// for notifications. Enqueue reads it, and notifies only meanwhile.
+const ListeningEntry = "gormjobs/listening"
+
+// NotifyChannel is the channel of those notifications; the payload is a queue, or
+// empty for any.
+const NotifyChannel = "gormjobs"
+
 // TableName is queue_schedules, under the application's naming strategy.
 func (Schedule) TableName(namer schema.Namer) string { return namer.TableName("QueueSchedule") }

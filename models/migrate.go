@@ -65,6 +65,9 @@ func JobsTable(db *gorm.DB) string { return Job{}.TableName(db.NamingStrategy) }
 // FailuresTable is the name of the failures' table, likewise.
 func FailuresTable(db *gorm.DB) string { return Failure{}.TableName(db.NamingStrategy) }
 
+// SchedulesTable is the name of the schedules' table, likewise.
+func SchedulesTable(db *gorm.DB) string { return Schedule{}.TableName(db.NamingStrategy) }
+
 // DDL returns the statements that create everything on an empty database of db's
 // kind, without running one.
 func DDL(db *gorm.DB) ([]string, error) {
