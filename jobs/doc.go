@@ -7,19 +7,19 @@
 // [Count] are for operators; [Reap], [Promote], [Prune] and [Backlog] are upkeep,
 // which package scheduler runs by cron.
 //
-//	            enqueue                    enqueue with a delay
-//	               │                               │
-//	               ▼        promote                ▼
-//	           pending ◀─────────────────────── scheduled
-//	            │  ▲ ▲                             ▲ │
-//	      claim │  │ └── requeue (failed,          │ │ cancel
-//	            │  │     cancelled)                │ │ (pending too)
-//	            ▼  │ release, reap                 │ ▼
-//	         processing ── retry, snooze, reap ────┘ cancelled
-//	            │    │
-//	   complete │    │ fail, reap (its last attempt)
-//	            ▼    ▼
-//	     completed  failed          all three finished states ── prune, delete ──▶ gone
+//	         enqueue                    enqueue with a delay
+//	            │                               │
+//	            ▼        promote                ▼
+//	        pending ◀─────────────────────── scheduled
+//	         │  ▲ ▲                             ▲ │
+//	   claim │  │ └── requeue (failed,          │ │ cancel
+//	         │  │     cancelled)                │ │ (pending too)
+//	         ▼  │ release, reap                 │ ▼
+//	      processing ── retry, snooze, reap ────┘ cancelled
+//	         │    │
+//	complete │    │ fail, reap (its last attempt)
+//	         ▼    ▼
+//	  completed  failed          all three finished states ── prune, delete ──▶ gone
 //
 // A claim writes a token of its own into its rows. Whatever ends or prolongs a run
 // requires that token, so a worker that stalled for longer than its lease changes
