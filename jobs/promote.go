@@ -59,5 +59,8 @@ func promoteSome(ctx context.Context, db *gorm.DB) (found, promoted int, err err
 		promoted = int(write.RowsAffected)
 		return write.Error
 	})
-	return len(ids), promoted, err
+	if err != nil {
+		return 0, 0, err
+	}
+	return len(ids), promoted, nil
 }

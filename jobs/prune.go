@@ -50,17 +50,17 @@ func Prune(ctx context.Context, db *gorm.DB, o PruneOptions) (int, error) {
 		state models.State
 		age   time.Duration
 	}{{models.Completed, o.Completed}, {models.Cancelled, o.Cancelled}, {models.Failed, o.Failed}} {
-		cursor := position{}
+		cursor := models.Timestamp(0)
 		for {
 			if err := ctx.Err(); err != nil {
 				return total, err
 			}
-			n, next, err := pruneBatch(ctx, db, keep.state, keep.age, o.Batch, cursor)
+			n, next, more, err := pruneBatch(ctx, db, keep.state, keep.age, o.Batch, cursor)
 			total += n
 			if err != nil {
 				return total, fmt.Errorf("prune: %w", err)
 			}
-			if next == cursor {
+			if !more {
 				break
 			}
 			cursor = next
@@ -72,37 +72,34 @@ func Prune(ctx context.Context, db *gorm.DB, o PruneOptions) (int, error) {
 	return total, nil
 }
 
-// position is how far a prune has got, so that it does not walk again over rows
-// that are kept longer.
-type position struct{ finishedAt, id int64 }
-
-func pruneBatch(ctx context.Context, db *gorm.DB, state models.State, age time.Duration, batch int, from position) (int, position, error) {
+// pruneBatch deletes one batch of those finished at from or later, and returns how
+// far it got, so that the next does not walk again over rows that are locked.
+func pruneBatch(ctx context.Context, db *gorm.DB, state models.State, age time.Duration, batch int, from models.Timestamp) (n int, next models.Timestamp, more bool, err error) {
 	// Not cut short by ctx: a batch is short, and then it is whole.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	s, err := session.In(ctx, db)
 	if err != nil {
-		return 0, from, err
+		return 0, from, false, err
 	}
 	// States are literals, as everywhere. A plain read, then a write by ids: a
 	// direct DELETE locks index entries in the order opposite to a claim's.
 	old := fmt.Sprintf("state = '%s' AND finished_at < %s - %d", state, dialect.Now(s), age.Microseconds())
 	var rows []models.Job
-	err = s.Select("id", "finished_at").Where(old).Where("finished_at >= ?", from.finishedAt).
+	err = s.Select("id", "finished_at").Where(old).Where("finished_at >= ?", int64(from)).
 		Order("finished_at").Limit(batch).Find(&rows).Error
 	if err != nil || len(rows) == 0 {
-		return 0, from, err
+		return 0, from, false, err
 	}
 	ids := make([]uint64, len(rows))
 	for i, r := range rows {
 		ids[i] = r.ID
 	}
-	n, err := deleteJobs(ctx, db, ids, old)
-	last := rows[len(rows)-1]
-	if err == nil && n == 0 && int64(last.FinishedAt) == from.finishedAt {
-		return 0, from, nil // all of them locked by somebody: another time
+	if n, err = deleteJobs(ctx, db, ids, old); err != nil {
+		return 0, from, false, err
 	}
-	return n, position{int64(last.FinishedAt), int64(last.ID)}, err
+	next = rows[len(rows)-1].FinishedAt
+	return n, next, n > 0 || next != from, nil // else all are locked by somebody: another time
 }
 
 // deleteJobs deletes the jobs of ids for which the guard still holds, and their

@@ -73,9 +73,12 @@ func reapBatch(ctx context.Context, db *gorm.DB, after uint64, total *Reaped) (n
 		batch, err = reapRows(tx, ids)
 		return err
 	})
+	if err != nil {
+		return 0, 0, err
+	}
 	total.Returned += batch.Returned
 	total.Failed += batch.Failed
-	return len(ids), ids[len(ids)-1], err
+	return len(ids), ids[len(ids)-1], nil
 }
 
 func reapRows(tx *gorm.DB, ids []uint64) (Reaped, error) {
