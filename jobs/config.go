@@ -51,7 +51,8 @@ type Config struct {
 	// slog.Default().
 	Logger *slog.Logger
 	// OnFailed is called when a job has failed for good and that is recorded: after
-	// its last attempt or a Discard, by this worker. Default: nothing.
+	// its last attempt or a Discard, by this worker. Its ctx ends after 10 s.
+	// Default: nothing.
 	OnFailed func(ctx context.Context, job *models.Job, err error)
 	// Listener wakes the worker when another process has enqueued a job, see
 	// package pgnotify. Default: none; the worker polls.

@@ -27,8 +27,9 @@ type hold struct {
 
 // holds are all jobs reserved by a worker.
 type holds struct {
-	mu  sync.Mutex
-	all map[*hold]struct{}
+	mu    sync.Mutex
+	all   map[*hold]struct{}
+	ended error // why handlers have no more time; nil: they have
 }
 
 // add takes claimed jobs in. The lease began at the latest when the claim was
@@ -63,13 +64,19 @@ func (h *holds) list() []*hold {
 	return all
 }
 
-func (h *holds) begin(o *hold, cancel context.CancelCauseFunc) {
+// begin notes that o's handler starts. It must not if the job was lost while it
+// waited for its turn.
+func (h *holds) begin(o *hold, cancel context.CancelCauseFunc) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	o.cancel, o.running = cancel, true
 	if o.lost {
-		cancel(ErrLost)
+		return false
 	}
+	o.cancel, o.running = cancel, true
+	if h.ended != nil {
+		cancel(h.ended)
+	}
+	return true
 }
 
 func (h *holds) end(o *hold) {
@@ -86,7 +93,7 @@ func (h *holds) renewed(o *hold, sent time.Time, lease time.Duration) {
 }
 
 // lose ends the context of a handler whose job is no longer the worker's, and
-// tells whether that is new.
+// tells whether there is one to which that is new.
 func (h *holds) lose(o *hold) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,17 +104,27 @@ func (h *holds) lose(o *hold) bool {
 	if o.cancel != nil {
 		o.cancel(ErrLost)
 	}
-	return true
+	return o.running
 }
 
+// cancelAll ends the contexts of all handlers, and of those that are about to
+// start.
 func (h *holds) cancelAll(cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.ended = cause
 	for o := range h.all {
 		if o.cancel != nil {
 			o.cancel(cause)
 		}
 	}
+}
+
+// reopen gives handlers time again.
+func (h *holds) reopen() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = nil
 }
 
 func (h *holds) handlersLeft() []models.Job {

@@ -102,6 +102,9 @@ func (l *lookout) sleep(ctx context.Context, d time.Duration) {
 	case <-l.poked:
 		// Not at once: the transaction is still open.
 		_ = session.Sleep(ctx, min(d, firstLook))
+	case <-l.w.rested:
+		// d may be the pause of a worker without a free slot.
+		_ = session.Sleep(ctx, min(d, shortestPause))
 	}
 }
 
@@ -118,15 +121,20 @@ func (l *lookout) look(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	if g.due != 0 && g.due <= g.now {
-		if _, err := Promote(ctx, l.w.db); err != nil {
+	due := g.due != 0 && g.due <= g.now
+	if due {
+		n, err := Promote(ctx, l.w.db)
+		if err != nil {
 			return 0, err
 		}
-		for _, loop := range l.w.loops {
-			loop.Wake()
+		if n > 0 {
+			for _, loop := range l.w.loops {
+				loop.Wake()
+			}
+			l.lastWork.Store(time.Now().UnixNano())
+			return 0, nil
 		}
-		l.lastWork.Store(time.Now().UnixNano())
-		return 0, nil
+		// Somebody has locked the row, or the state was changed by hand.
 	}
 	for i, loop := range l.w.loops {
 		if g.pending[i] {
@@ -138,7 +146,7 @@ func (l *lookout) look(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	pause := l.pause(time.Now())
-	if g.due != 0 {
+	if g.due != 0 && !due {
 		pause = min(pause, time.Duration(g.due-g.now)*time.Microsecond)
 	}
 	return pause, nil

@@ -2,6 +2,8 @@ package jobs
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +32,7 @@ type queueLoop struct {
 	claimed  chan claim
 	ended    chan time.Duration
 	trouble  trouble
+	retryAt  time.Time // no claim before: the last one failed
 }
 
 type claim struct {
@@ -65,41 +68,64 @@ func (l *queueLoop) run(ctx context.Context, abandoned <-chan struct{}) {
 	defer tick.Stop()
 	stop := ctx.Done()
 	for {
-		if stop == nil { // stopping
+		if ctx.Err() != nil { // before the select, which picks any that is ready
+			stop = nil
 			l.releaseBuffer()
 			if l.running == 0 && !l.claiming {
 				return
 			}
+			tick.Stop()
 		} else {
 			l.startBuffered()
-			if l.hungry && l.want() > 0 {
+			if l.hungry && l.want() > 0 && !time.Now().Before(l.retryAt) {
 				l.claim(claims)
 			}
+			l.rest()
+			tick.Reset(l.pause())
 		}
-		l.waiting.Store(!l.hungry && !l.claiming && l.running < l.slots)
 		select {
 		case <-stop:
-			stop = nil
 		case <-abandoned:
 			return
 		case <-l.wake:
 			l.hungry, l.woken = true, true
 		case c := <-l.claimed:
-			if pause := l.take(c); pause > 0 {
-				tick.Reset(pause)
-			} else if len(l.buffer) > 0 {
-				tick.Reset(patience)
-			}
+			l.take(c)
 		case <-tick.C:
-			l.hungry = true
 			if len(l.buffer) > 0 && time.Since(l.buffered) >= patience {
 				l.releaseBuffer()
+				// Jobs are not short any more: claim none ahead until some have been.
+				l.runTime = average{patience}
 			}
 		case d := <-l.ended:
 			l.running--
 			l.runTime.add(d)
 		}
 	}
+}
+
+// rest tells the lookout when it begins that slots are free and there is nothing
+// known to claim. While none rests, the lookout looks seldom.
+func (l *queueLoop) rest() {
+	waiting := !l.hungry && !l.claiming && l.running < l.slots
+	if l.waiting.Swap(waiting) != waiting && waiting {
+		select {
+		case l.w.rested <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// pause is how long the loop has nothing to do unless it is told something.
+func (l *queueLoop) pause() time.Duration {
+	pause := idle
+	if l.hungry && l.want() > 0 {
+		pause = time.Until(l.retryAt)
+	}
+	if len(l.buffer) > 0 {
+		pause = min(pause, time.Until(l.buffered.Add(patience)))
+	}
+	return max(0, pause)
 }
 
 // want is how many jobs to claim now: none while a claim is on its way or the
@@ -140,12 +166,12 @@ func (l *queueLoop) claimNow(ctx context.Context, n int) claim {
 	return claim{l.w.holds.add(jobs, sent, l.w.config.Lease), time.Since(sent), err}
 }
 
-// take takes a claim's jobs in, and returns how long to wait after an error.
-func (l *queueLoop) take(c claim) (pause time.Duration) {
+// take takes a claim's jobs in.
+func (l *queueLoop) take(c claim) {
 	l.claiming = false
 	if c.err != nil {
-		l.hungry = false
-		return l.trouble.pause(c.err)
+		l.retryAt = time.Now().Add(l.trouble.pause(c.err))
+		return // still hungry
 	}
 	l.trouble.over()
 	if len(l.buffer) == 0 {
@@ -153,7 +179,6 @@ func (l *queueLoop) take(c claim) (pause time.Duration) {
 	}
 	l.buffer = append(l.buffer, c.holds...)
 	l.hungry = len(c.holds) == l.asked || l.woken
-	return 0
 }
 
 func (l *queueLoop) startBuffered() {
@@ -162,7 +187,7 @@ func (l *queueLoop) startBuffered() {
 		l.start(l.buffer[n])
 	}
 	if n > 0 {
-		l.buffer = append(l.buffer[:0], l.buffer[n:]...)
+		l.buffer = slices.Delete(l.buffer, 0, n)
 		l.buffered = time.Now()
 	}
 }
@@ -181,16 +206,17 @@ func (l *queueLoop) releaseBuffer() {
 	for _, o := range l.buffer {
 		l.w.releaseUnstarted(o)
 	}
+	clear(l.buffer) // a hold keeps its payload
 	l.buffer = l.buffer[:0]
 }
 
 func (w *Worker) releaseUnstarted(o *hold) {
 	out := outcomeOf(&o.job, release)
 	out.keepPlace = true
-	w.recorder.in <- &finished{hold: o, outcome: out, done: func(bool) {}}
+	w.recorder.add(&finished{hold: o, outcome: out, done: func(bool) {}})
 }
 
-// drainOnce runs what can be claimed now and returns how many runs were recorded.
+// drainOnce runs what can be claimed now and returns how many runs that were.
 func (l *queueLoop) drainOnce(ctx context.Context) (int, error) {
 	total := 0
 	for {
@@ -206,12 +232,33 @@ func (l *queueLoop) drainOnce(ctx context.Context) (int, error) {
 		}
 		var runs sync.WaitGroup
 		for _, o := range c.holds {
+			if _, known := l.w.registry.Lookup(o.job.Type); known {
+				total++
+			}
 			runs.Add(1)
 			go l.w.execute(o, func(bool) { runs.Done() })
 		}
-		runs.Wait()
-		total += len(c.holds)
+		if err := l.w.awaitRuns(ctx, &runs); err != nil {
+			return total, err
+		}
 	}
+}
+
+// awaitRuns waits until the runs are recorded; when ctx ends, no longer than Run
+// does.
+func (w *Worker) awaitRuns(ctx context.Context, runs *sync.WaitGroup) error {
+	recorded := make(chan struct{})
+	go func() { runs.Wait(); close(recorded) }()
+	select {
+	case <-recorded:
+		return nil
+	case <-ctx.Done():
+	}
+	w.await(recorded, make(chan struct{}))
+	if left := w.holds.handlersLeft(); len(left) > 0 {
+		return errors.Join(ctx.Err(), &StuckError{Jobs: left})
+	}
+	return ctx.Err()
 }
 
 // average is a moving one of the last few dozen durations.

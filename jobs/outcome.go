@@ -99,14 +99,14 @@ func groups(batch []outcome) [][]outcome {
 		verb      verb
 		after     time.Duration
 		keepPlace bool
-		single    uint64 // the id of an outcome that has an error text of its own
+		single    fenceKey // of an outcome that has an error text of its own
 	}
 	index := map[key]int{}
 	var all [][]outcome
 	for _, o := range batch {
-		k := key{o.verb, o.after, o.keepPlace, 0}
+		k := key{o.verb, o.after, o.keepPlace, fenceKey{}}
 		if o.verb == retry || o.verb == fail {
-			k.single = o.id
+			k.single = o.fence()
 		}
 		i, ok := index[k]
 		if !ok {
@@ -268,8 +268,13 @@ func settle(tx *gorm.DB, batch, won []outcome) (written, error) {
 			w.lost = append(w.lost, i)
 		case r.State == models.Processing:
 			w.busy = append(w.busy, i)
+		case o.verb == extend && r.State == models.Completed:
+			w.recorded = append(w.recorded, i) // a RegisterTx handler's own transaction did
 		case o.again:
 			w.recorded = append(w.recorded, i) // by the write whose answer was lost
+			if r.State == models.Completed {
+				batch[i].verb = complete // and that was a RegisterTx handler's commit
+			}
 		default:
 			w.lost = append(w.lost, i)
 		}

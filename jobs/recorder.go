@@ -2,7 +2,8 @@ package jobs
 
 import (
 	"context"
-	"errors"
+	"slices"
+	"sync"
 	"time"
 
 	"gorm.io/gorm"
@@ -19,13 +20,21 @@ const recordBatch = 500
 // is being written, the next one gathers: no timer decides its size, and a lone
 // outcome waits for nobody.
 type recorder struct {
-	w       *Worker
-	in      chan *finished
-	flush   chan chan struct{}
-	trouble trouble
+	w        *Worker
+	arrived  chan struct{} // there is something in the inbox
+	flush    chan chan struct{}
+	trouble  trouble
+	refusal  trouble
+	renewals trouble
+
+	mu    sync.Mutex
+	inbox []*finished
 
 	// Owned by run.
 	waiting  []*finished
+	retryAt  time.Time   // not before: the database is in trouble
+	apart    []*finished // those that must not hold up the others
+	apartAt  time.Time
 	busyStep int
 }
 
@@ -38,53 +47,83 @@ type finished struct {
 }
 
 func newRecorder(w *Worker) *recorder {
+	log := w.config.Logger
 	return &recorder{
-		w: w, in: make(chan *finished, 4*recordBatch), flush: make(chan chan struct{}),
-		trouble: trouble{log: w.config.Logger, what: "record outcomes"},
+		w: w, arrived: make(chan struct{}, 1), flush: make(chan chan struct{}),
+		trouble:  trouble{log: log, what: "record outcomes"},
+		refusal:  trouble{log: log, what: "record an outcome that the database refuses"},
+		renewals: trouble{log: log, what: "renew leases"},
+	}
+}
+
+// add hands a finished run in. It never blocks, so that nothing hangs at a
+// shutdown without a database; a worker's slots bound what it can hold.
+func (r *recorder) add(f *finished) {
+	r.mu.Lock()
+	r.inbox = append(r.inbox, f)
+	r.mu.Unlock()
+	select {
+	case r.arrived <- struct{}{}:
+	default:
 	}
 }
 
 func (r *recorder) run(ctx context.Context) {
 	renewal := time.NewTicker(r.w.config.Lease / 3)
 	defer renewal.Stop()
-	again := time.NewTimer(0) // when a batch that failed, or busy rows, are tried again
-	<-again.C
+	again := time.NewTimer(idle)
+	defer again.Stop()
 	var flushed chan struct{}
 	for {
-		in := r.in
-		if len(r.waiting) >= recordBatch {
-			in = nil
+		if flushed != nil && r.gather() == 0 && len(r.apart) == 0 {
+			close(flushed)
+			flushed = nil
+		}
+		again.Reset(r.pause())
+		arrived := r.arrived
+		if time.Now().Before(r.retryAt) {
+			arrived = nil
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-renewal.C:
 			r.renew(ctx)
-		case f := <-in:
-			r.waiting = append(r.waiting, f)
-			r.gather()
-			again.Reset(r.write(ctx))
+		case <-arrived:
+			r.write(ctx)
 		case <-again.C:
-			r.gather()
-			again.Reset(r.write(ctx))
+			if !time.Now().Before(r.retryAt) {
+				r.write(ctx)
+			}
+			if !time.Now().Before(r.apartAt) {
+				r.writeApart(ctx)
+			}
 		case flushed = <-r.flush:
-		}
-		if flushed != nil && len(r.waiting) == 0 && len(r.in) == 0 {
-			close(flushed)
-			flushed = nil
 		}
 	}
 }
 
-func (r *recorder) gather() {
-	for len(r.waiting) < recordBatch {
-		select {
-		case f := <-r.in:
-			r.waiting = append(r.waiting, f)
-		default:
-			return
-		}
+// pause is how long there is nothing to do unless something arrives.
+func (r *recorder) pause() time.Duration {
+	pause := idle
+	if r.gather() > 0 {
+		pause = time.Until(r.retryAt)
 	}
+	if len(r.apart) > 0 {
+		pause = min(pause, time.Until(r.apartAt))
+	}
+	return max(0, pause)
+}
+
+// gather fills the next batch from the inbox and returns its size.
+func (r *recorder) gather() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := min(recordBatch-len(r.waiting), len(r.inbox)); n > 0 {
+		r.waiting = append(r.waiting, r.inbox[:n]...)
+		r.inbox = slices.Delete(r.inbox, 0, n)
+	}
+	return len(r.waiting)
 }
 
 // drain waits until everything is written, for as long as limit.
@@ -94,14 +133,14 @@ func (r *recorder) drain(limit time.Duration) {
 	defer t.Stop()
 	select {
 	case r.flush <- flushed:
+		select {
+		case <-flushed:
+			return
+		case <-t.C:
+		}
 	case <-t.C:
-		return
 	}
-	select {
-	case <-flushed:
-	case <-t.C:
-		r.w.config.Logger.Warn("gormjobs: the last outcomes could not be recorded in time: their jobs are left to their lease")
-	}
+	r.w.config.Logger.Warn("gormjobs: the last outcomes could not be recorded in time: their jobs are left to their lease")
 }
 
 // opTimeout leaves time for the next renewal when a statement hangs.
@@ -110,35 +149,86 @@ func (r *recorder) opTimeout() time.Duration { return max(r.w.config.Lease/3, 2*
 // idle is a wait without an end in sight.
 const idle = 24 * time.Hour
 
-// write writes what is waiting and returns when to come back for what is left.
-func (r *recorder) write(ctx context.Context) (next time.Duration) {
-	if len(r.waiting) == 0 {
-		return idle
-	}
+// write writes what is waiting. After an error of the database it is tried again
+// at retryAt, and what arrives meanwhile gathers.
+func (r *recorder) write(ctx context.Context) {
+	r.gather()
 	batch := r.waiting
 	r.waiting = nil
-	err := r.writeBatch(ctx, batch)
-	if err != nil && len(batch) > 1 && !dialect.Retryable(err) && !dialect.Unknown(err) {
-		// The database has said no: one outcome must not hold up the others.
-		r.waiting, err = nil, nil
-		for _, f := range batch {
-			err = errors.Join(err, r.writeBatch(ctx, []*finished{f}))
-		}
+	if len(batch) == 0 {
+		return
 	}
-	if err != nil {
-		return r.trouble.pause(err)
+	unknown, refused, err := r.writeAll(ctx, batch)
+	r.waiting = unknown
+	if len(refused) > 0 {
+		r.setApart(refused, r.refusal.pause(err))
+	}
+	if len(unknown) > 0 {
+		r.retryAt = time.Now().Add(r.trouble.pause(err))
+		return
 	}
 	r.trouble.over()
-	if len(r.waiting) == 0 {
-		r.busyStep = 0
-		return idle
-	}
-	r.busyStep++
-	return min(10*time.Millisecond<<min(r.busyStep, 10), time.Second)
 }
 
-// writeBatch writes the outcomes of batch in one transaction. Those that could not
-// be written are waiting afterwards.
+// writeApart tries again what somebody else had locked, or the database refused.
+func (r *recorder) writeApart(ctx context.Context) {
+	n := min(len(r.apart), recordBatch)
+	if n == 0 {
+		return
+	}
+	batch := slices.Clone(r.apart[:n])
+	r.apart = slices.Delete(r.apart, 0, n)
+	unknown, refused, err := r.writeAll(ctx, batch)
+	if len(unknown) > 0 {
+		pause := r.trouble.pause(err)
+		r.retryAt = time.Now().Add(pause)
+		r.setApart(slices.Concat(unknown, refused), pause)
+		return
+	}
+	if len(refused) > 0 {
+		r.setApart(refused, r.refusal.pause(err))
+	}
+	if len(r.apart) == 0 {
+		r.busyStep = 0
+		r.refusal.over()
+	}
+}
+
+// setApart keeps outcomes apart, to be tried again after pause.
+func (r *recorder) setApart(some []*finished, pause time.Duration) {
+	r.apart = append(r.apart, some...)
+	r.apartAt = time.Now().Add(pause)
+}
+
+// writeAll writes a batch. unknown are those of which the database has said
+// nothing, refused those to which it has said no: one such outcome must not hold
+// up the others, so each is then tried by itself.
+func (r *recorder) writeAll(ctx context.Context, batch []*finished) (unknown, refused []*finished, err error) {
+	err = r.writeBatch(ctx, batch)
+	switch {
+	case err == nil:
+		return nil, nil, nil
+	case dialect.Retryable(err) || dialect.Unknown(err):
+		return batch, nil, err
+	case len(batch) == 1:
+		return nil, batch, err
+	}
+	err = nil
+	for i := range batch {
+		u, no, oneErr := r.writeAll(ctx, batch[i:i+1])
+		refused = append(refused, no...)
+		if oneErr != nil {
+			err = oneErr
+		}
+		if len(u) > 0 {
+			return batch[i:], refused, err
+		}
+	}
+	return nil, refused, err
+}
+
+// writeBatch writes the outcomes of batch in one transaction, or none. Those whose
+// rows somebody else has locked are kept apart.
 func (r *recorder) writeBatch(ctx context.Context, batch []*finished) error {
 	outcomes := make([]outcome, len(batch))
 	byFence := make(map[fenceKey]*finished, len(batch))
@@ -157,17 +247,23 @@ func (r *recorder) writeBatch(ctx context.Context, batch []*finished) error {
 		for _, f := range batch {
 			f.outcome.again = true
 		}
-		r.waiting = append(r.waiting, batch...)
 		return err
 	}
 	for _, i := range w.recorded {
-		r.w.ended(byFence[outcomes[i].fence()], true)
+		f := byFence[outcomes[i].fence()]
+		f.outcome = outcomes[i] // settle may have found another verb
+		r.w.ended(f, true)
 	}
 	for _, i := range w.lost {
 		r.w.ended(byFence[outcomes[i].fence()], false)
 	}
-	for _, i := range w.busy {
-		r.waiting = append(r.waiting, byFence[outcomes[i].fence()])
+	if len(w.busy) > 0 {
+		busy := make([]*finished, len(w.busy))
+		for n, i := range w.busy {
+			busy[n] = byFence[outcomes[i].fence()]
+		}
+		r.busyStep++
+		r.setApart(busy, min(10*time.Millisecond<<min(r.busyStep, 10), time.Second))
 	}
 	return nil
 }
@@ -179,9 +275,10 @@ func (r *recorder) renew(ctx context.Context) {
 	for len(all) > 0 {
 		n := min(len(all), recordBatch)
 		if err := r.renewSome(ctx, all[:n]); err != nil {
-			r.trouble.pause(err)
+			r.renewals.pause(err)
 			return
 		}
+		r.renewals.over()
 		all = all[n:]
 	}
 }

@@ -24,7 +24,7 @@ func (w *Worker) execute(o *hold, done func(recorded bool)) {
 	} else {
 		f.outcome = w.park(o)
 	}
-	w.recorder.in <- f
+	w.recorder.add(f)
 }
 
 // park puts a job back whose type has no handler here, uncounted and in its place:
@@ -52,7 +52,11 @@ func (w *Worker) handle(o *hold, h *handlers.Handler) (outcome, error) {
 		})
 		defer deaf.Stop()
 	}
-	w.holds.begin(o, cancel)
+	if !w.holds.begin(o, cancel) {
+		out := outcomeOf(&o.job, release)
+		out.keepPlace = true
+		return out, nil
+	}
 	defer w.holds.end(o)
 	job := o.job // the handler's own copy
 	var r result
@@ -61,7 +65,7 @@ func (w *Worker) handle(o *hold, h *handlers.Handler) (outcome, error) {
 	} else {
 		r = protect(func() error { return h.Run(ctx, &job) })
 	}
-	if r.err != nil && ctx.Err() != nil && errors.Is(r.err, context.DeadlineExceeded) {
+	if r.err != nil && ctx.Err() != nil && isDeadline(r.err) {
 		r.err = fmt.Errorf("%w (%w)", context.Cause(ctx), r.err)
 	}
 	return w.outcome(ctx, o, h, r), r.err
@@ -105,7 +109,7 @@ func protect(f func() error) (r result) {
 func (w *Worker) outcome(ctx context.Context, o *hold, h *handlers.Handler, r result) outcome {
 	out := outcomeOf(&o.job, complete)
 	out.again = r.done || r.maybe
-	v := handlers.Judge(r.err)
+	v := judge(r.err)
 	switch {
 	case r.err == nil:
 	case v.Snooze:
@@ -127,14 +131,29 @@ func (w *Worker) outcome(ctx context.Context, o *hold, h *handlers.Handler, r re
 	return out
 }
 
-// backoff asks the handler's function, which is the application's.
+// The error and the backoff are the application's code too, and may panic: an
+// error that is a nil pointer does so in Unwrap.
+
+func judge(err error) (v handlers.Verdict) {
+	if err == nil {
+		return v
+	}
+	if r := protect(func() error { v = handlers.Judge(err); return nil }); r.err != nil {
+		return handlers.Verdict{Err: err}
+	}
+	return v
+}
+
+func isDeadline(err error) (yes bool) {
+	protect(func() error { yes = errors.Is(err, context.DeadlineExceeded); return nil })
+	return yes
+}
+
 func backoff(h *handlers.Handler, attempt int) (d time.Duration) {
-	defer func() {
-		if recover() != nil {
-			d = handlers.DefaultBackoff(attempt)
-		}
-	}()
-	return h.Backoff(attempt)
+	if r := protect(func() error { d = h.Backoff(attempt); return nil }); r.err != nil {
+		return handlers.DefaultBackoff(attempt)
+	}
+	return d
 }
 
 // runTx runs a handler whose writes commit with its job's completion.
@@ -151,7 +170,7 @@ func (w *Worker) runTx(ctx context.Context, h *handlers.Handler, job *models.Job
 		}
 	}()
 	theirs := tx.Session(&gorm.Session{NewDB: true})
-	theirs.Statement.ConnPool = lent{tx.Statement.ConnPool}
+	theirs.Statement.ConnPool = lend(tx.Statement.ConnPool)
 	if r = protect(func() error { return h.RunTx(ctx, theirs, job) }); r.err != nil {
 		return r
 	}
@@ -168,11 +187,33 @@ func (w *Worker) runTx(ctx context.Context, h *handlers.Handler, job *models.Job
 // errLent is what a RegisterTx handler gets that ends its transaction.
 var errLent = errors.New("gormjobs: this transaction commits with the job's completion; return an error to roll it back")
 
-// lent is a transaction that its user cannot end.
-type lent struct{ gorm.ConnPool }
+// lent is a transaction that its user cannot end. It is used by pointer: GORM asks
+// of every committer whether it is nil.
+type lent struct{ gorm.Tx }
 
-func (lent) Commit() error   { return errLent }
-func (lent) Rollback() error { return errLent }
+func (*lent) Commit() error   { return errLent }
+func (*lent) Rollback() error { return errLent }
+
+// lend keeps the type of a transaction with PrepareStmt, which GORM looks for:
+// MySQL cannot prepare a SAVEPOINT.
+func lend(tx gorm.ConnPool) gorm.ConnPool {
+	if p, ok := tx.(*gorm.PreparedStmtTX); ok {
+		return &gorm.PreparedStmtTX{Tx: &lent{p.Tx}, PreparedStmtDB: p.PreparedStmtDB}
+	}
+	if t, ok := tx.(gorm.Tx); ok {
+		return &lent{t}
+	}
+	return &lentPool{tx}
+}
+
+// lentPool is lent for a pool of the application's own, which has no Stmt method.
+type lentPool struct{ gorm.ConnPool }
+
+func (*lentPool) Commit() error   { return errLent }
+func (*lentPool) Rollback() error { return errLent }
+
+// onFailedLimit is what a call of OnFailed gets, at a shutdown too.
+const onFailedLimit = 10 * time.Second
 
 // ended takes note of an outcome that has been recorded, or lost.
 func (w *Worker) ended(f *finished, recorded bool) {
@@ -196,7 +237,9 @@ func (w *Worker) ended(f *finished, recorded bool) {
 		w.config.Logger.Warn("gormjobs: a job has failed for good", "job", job.ID, "type", job.Type, "queue", job.Queue, "attempts", job.Attempts, "error", clean(errorText(f.err), 1000))
 		if w.config.OnFailed != nil {
 			w.calls.Go(func() {
-				r := protect(func() error { w.config.OnFailed(context.Background(), job, f.err); return nil })
+				ctx, cancel := context.WithTimeout(context.Background(), onFailedLimit)
+				defer cancel()
+				r := protect(func() error { w.config.OnFailed(ctx, job, f.err); return nil })
 				if r.err != nil {
 					w.config.Logger.Error("gormjobs: OnFailed panicked", "error", r.err)
 				}

@@ -31,6 +31,7 @@ type Worker struct {
 	unknown  sync.Map // job types without a handler that were logged
 	running  atomic.Bool
 	calls    sync.WaitGroup // of OnFailed
+	rested   chan struct{}  // a queue begins to wait for jobs
 }
 
 // NewWorker returns a worker on db, which must be the handle that the application
@@ -49,7 +50,7 @@ func NewWorker(db *gorm.DB, r *handlers.Registry, c Config) (*Worker, error) {
 	if _, err := session.In(context.Background(), db); err != nil {
 		return nil, err
 	}
-	w := &Worker{db: db, registry: r, config: c}
+	w := &Worker{db: db, registry: r, config: c, rested: make(chan struct{}, 1)}
 	w.recorder = newRecorder(w)
 	claims := new(atomic.Uint64) // one sequence, so that a token is unique in the worker
 	for _, queue := range slices.Sorted(maps.Keys(c.Queues)) {
@@ -153,6 +154,7 @@ func (w *Worker) start(ctx context.Context) (stop func(), err error) {
 	for _, warning := range dialect.Warnings(w.db.WithContext(check)) {
 		w.config.Logger.Warn("gormjobs: " + warning)
 	}
+	w.holds.reopen()
 	own, stopOwn := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { w.recorder.run(own) })
@@ -161,9 +163,18 @@ func (w *Worker) start(ctx context.Context) (stop func(), err error) {
 		w.recorder.drain(recordLimit)
 		stopOwn()
 		wg.Wait()
-		w.calls.Wait()
+		w.awaitCalls()
 		w.running.Store(false)
 	}, nil
+}
+
+// awaitCalls waits for OnFailed, within its limit.
+func (w *Worker) awaitCalls() {
+	ended := make(chan struct{})
+	go func() { w.calls.Wait(); close(ended) }()
+	if !within(ended, onFailedLimit+shutdownGrace) {
+		w.config.Logger.Warn("gormjobs: OnFailed goes on past the end of its context: it is left alone")
+	}
 }
 
 // recordLimit is how long a shutdown waits for the last outcomes to be written.
@@ -171,7 +182,8 @@ const recordLimit = 10 * time.Second
 
 // Drain runs what is due, and what becomes due meanwhile, until nothing is, and
 // returns how many runs that were. It is for tests and one-off commands. When ctx
-// ends it takes no more, lets the running ones finish, and returns ctx's error.
+// ends it takes no more, lets the running ones finish as Run does, and returns
+// ctx's error, with a *[StuckError] if handlers would not stop.
 func (w *Worker) Drain(ctx context.Context) (int, error) {
 	stop, err := w.start(ctx)
 	if err != nil {
@@ -234,7 +246,10 @@ func (w *Worker) reapAlone(ctx context.Context) {
 			}
 			_, err = Reap(ctx, w.db)
 		}
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err == nil:
+			t.over()
+		case ctx.Err() == nil:
 			t.pause(err)
 		}
 	}
