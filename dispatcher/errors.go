@@ -13,11 +13,12 @@ var (
 	// whatever becomes of the caller's writes. Inside db.Transaction, enqueue
 	// through its tx; to enqueue on its own, use [EnqueueNow].
 	ErrNoTransaction = errors.New("gormjobs: the *gorm.DB is in no transaction: enqueue through the tx of db.Transaction(func(tx *gorm.DB) error), or use EnqueueNow")
-	// ErrInTransaction: EnqueueNow or Transaction was given a handle that is in a
-	// transaction already. Use [Enqueue].
+	// ErrInTransaction: EnqueueNow was given a handle that is in a transaction
+	// already. Use [Enqueue].
 	ErrInTransaction = session.ErrInTransaction
 	// ErrPayload: the payload cannot be stored: it is nil, its type's name is not
-	// one, JSON cannot encode it, or it is larger than 8 MiB.
+	// one, JSON cannot encode it, or its JSON is larger than 8 MiB or nested deeper
+	// than 1000 levels.
 	ErrPayload = errors.New("gormjobs: the payload cannot be stored")
 	// ErrOption: an option has a value that no row can hold.
 	ErrOption = errors.New("gormjobs: an option cannot be used")

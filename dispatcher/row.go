@@ -141,7 +141,35 @@ func encode(p models.Payload) (string, error) {
 	if !utf8.Valid(text) {
 		return "", errors.New("its JSON is no valid UTF-8")
 	}
+	if d := depth(text); d > maxDepth {
+		return "", fmt.Errorf("its JSON is nested %d levels deep, at most %d are kept", d, maxDepth)
+	}
 	return string(text), nil
+}
+
+// maxDepth is a tenth of what PostgreSQL's stack has room for by default, and of
+// what encoding/json decodes. Over its limit, PostgreSQL aborts the caller's
+// transaction.
+const maxDepth = 1000
+
+// depth is how deep the arrays and objects of a valid JSON text are nested.
+func depth(text []byte) (deepest int) {
+	level, inString := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '[' || c == '{':
+			level++
+			deepest = max(deepest, level)
+		case c == ']' || c == '}':
+			level--
+		}
+	}
+	return deepest
 }
 
 func isNil(p models.Payload) bool {
