@@ -2,31 +2,30 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"gorm.io/gorm"
 
 	"github.com/gormjobs/gormjobs/dispatcher"
-	"github.com/gormjobs/gormjobs/jobs"
+	"github.com/gormjobs/gormjobs/scheduler"
 )
 
-// STUB until package scheduler lands.
+// runSchedule enqueues what is due by the clock until ctx ends. Every process may
+// run it: they agree about each tick, and one of them enqueues.
+//
+// The reaping, which gives the jobs of a killed worker back, is an entry of the
+// scheduler from the start.
 func runSchedule(ctx context.Context, db *gorm.DB, p pace) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for i := 0; ; i++ {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		if _, err := jobs.Reap(ctx, db); err != nil && ctx.Err() == nil {
-			return err
-		}
-		if i%2 == 0 {
-			if _, err := dispatcher.EnqueueNow(ctx, db, CleanupExpiredSessions{}, dispatcher.Unique("tick")); err != nil && ctx.Err() == nil {
-				return err
-			}
-		}
+	sched, err := scheduler.New(db, scheduler.Config{Reap: scheduler.Upkeep{Spec: p.reap}})
+	if err != nil {
+		return err
 	}
+	err = sched.Cron(scheduler.Entry{
+		Name: "cleanup-expired-sessions", Spec: p.cleanup, Payload: CleanupExpiredSessions{},
+		// While one waits for a worker, another would have nothing to do.
+		Options: []dispatcher.Option{dispatcher.Unique("cleanup")},
+	})
+	if err != nil {
+		return err
+	}
+	return sched.Run(ctx)
 }
