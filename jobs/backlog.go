@@ -89,7 +89,8 @@ func pendingBacklog(s *gorm.DB, limit int, queues map[string]*Waiting) error {
 			}
 		}
 		var n int64
-		some := pendingRows(s).Select("1 AS one").Where("queue = ?", queue.Queue).Limit(limit)
+		some := pendingRows(s).Select("1 AS one").Where("queue = ?", queue.Queue).
+			Order("priority, available_at, id").Limit(limit) // in the index's order, or PostgreSQL scans the table for them
 		if err := s.Table("(?) AS counted", some).Count(&n).Error; err != nil {
 			return err
 		}
