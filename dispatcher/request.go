@@ -93,9 +93,11 @@ func MaxAttempts(n int) Option {
 // not finished. A second one is not an error: its receipt says Duplicate and has
 // the id of the first.
 //
-// On MySQL and MariaDB, transactions that enqueue several unique jobs whose keys
-// collide can deadlock one another; the database then rolls one of them back, and
-// the caller runs it again.
+// On MySQL and MariaDB, transactions whose unique keys collide can deadlock one
+// another: three or more that go on to insert after a duplicate, or that wait for
+// a key whose transaction then rolls back. The database rolls one of them back
+// (error 1213), and the caller runs it again. The first kind needs the default
+// isolation: at READ COMMITTED a duplicate leaves no lock on the gaps behind.
 func Unique(key string) Option { return UniqueFor(key, 0) }
 
 // UniqueFor is like [Unique], but the key is taken for a period, whether the job
