@@ -37,6 +37,8 @@ type story struct {
 
 // demo tells the story: the pages and the mail server are in this process, the
 // worker is another one. dsn "" means an SQLite file that is deleted at the end.
+// No other worker of the application may run on the database meanwhile: it would
+// take jobs of the story, and mail them elsewhere.
 func demo(ctx context.Context, dsn string, people int) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("the demo was not over after %s", demoLimit))
 	defer cancel()

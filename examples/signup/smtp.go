@@ -20,20 +20,25 @@ const sender = "hello@signup.example"
 
 // send hands a mail to the server at addr. nil means that the server said yes.
 func send(ctx context.Context, addr string, m Message) error {
+	err := deliver(ctx, addr, m)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // rather than that the connection was closed
+	}
+	if err != nil {
+		return fmt.Errorf("send %s: %w", m.ID, err)
+	}
+	return nil
+}
+
+func deliver(ctx context.Context, addr string, m Message) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return fmt.Errorf("reach the mail server: %w", err)
+		return err
 	}
 	defer conn.Close()
 	// net/smtp knows no context. Ending the connection ends whatever it waits for.
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if err := talk(conn, addr, m); err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return fmt.Errorf("send %s: %w", m.ID, err)
-	}
-	return nil
+	return talk(conn, addr, m)
 }
 
 func talk(conn net.Conn, addr string, m Message) error {
