@@ -82,11 +82,11 @@ func EnqueueNow(ctx context.Context, db *gorm.DB, p models.Payload, opts ...Opti
 // Transaction is db.Transaction that tells the workers of this process when it
 // has committed, so that they need not poll for the jobs enqueued in it.
 func Transaction(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
-	if err := db.WithContext(ctx).Transaction(fn); err != nil {
+	hub, err := session.HubOf(db) // first: an error after the commit would deny it
+	if err != nil {
 		return err
 	}
-	hub, err := session.HubOf(db)
-	if err != nil {
+	if err := db.WithContext(ctx).Transaction(fn); err != nil {
 		return err
 	}
 	if !session.InTransaction(db) { // else it was a savepoint

@@ -23,5 +23,5 @@ var (
 	// ErrOption: an option has a value that no row can hold.
 	ErrOption = errors.New("gormjobs: an option cannot be used")
 	// ErrDryRun: the handle only prints SQL, so nothing would be enqueued.
-	ErrDryRun = errors.New("gormjobs: the *gorm.DB is in DryRun mode and would enqueue nothing")
+	ErrDryRun = session.ErrDryRun
 )

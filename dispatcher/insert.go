@@ -67,11 +67,11 @@ func chunks(rows []row, indexes []int) [][]int {
 	var all [][]int
 	size, from := 0, 0
 	for n, i := range indexes {
-		if n > from && (n-from == maxRows || size+len(rows[i].payload) > maxBytes) {
+		if n > from && (n-from == maxRows || size+rows[i].bytes > maxBytes) {
 			all = append(all, indexes[from:n])
 			from, size = n, 0
 		}
-		size += len(rows[i].payload)
+		size += rows[i].bytes
 	}
 	if from < len(indexes) {
 		all = append(all, indexes[from:])

@@ -33,6 +33,7 @@ type row struct {
 	jobType, queue string
 	payload        string
 	metadata       any // string or nil
+	bytes          int // of payload and metadata, what a row's size varies by
 	priority       int
 	maxAttempts    int
 	delay          int64 // microseconds; 0: none
@@ -66,13 +67,13 @@ func newRow(p models.Payload, opts []Option) (row, error) {
 	if err != nil {
 		return row{}, fmt.Errorf("%w: %s: %w", ErrPayload, jobType, err)
 	}
-	metadata, err := r.metadata()
+	metadata, size, err := r.metadata()
 	if err != nil {
 		return row{}, fmt.Errorf("%s: %w", jobType, err)
 	}
 	return row{
 		jobType: jobType, queue: r.Queue, payload: payload, metadata: metadata,
-		priority: r.Priority, maxAttempts: r.MaxAttempts,
+		bytes: len(payload) + size, priority: r.Priority, maxAttempts: r.MaxAttempts,
 		delay: max(0, r.Delay.Microseconds()), at: int64(models.At(r.At)),
 		unique: r.UniqueKey, period: r.UniqueFor.Microseconds(),
 	}, nil
@@ -111,18 +112,19 @@ func (r *Request) check() error {
 	return r.err
 }
 
-func (r *Request) metadata() (any, error) {
+// metadata is the text, or nil, and its size.
+func (r *Request) metadata() (any, int, error) {
 	if len(r.Metadata) == 0 {
-		return nil, nil
+		return nil, 0, nil
 	}
 	b, err := json.Marshal(r.Metadata) // replaces what is no UTF-8
 	if err != nil {
-		return nil, fmt.Errorf("%w: Metadata: %w", ErrOption, err)
+		return nil, 0, fmt.Errorf("%w: Metadata: %w", ErrOption, err)
 	}
 	if len(b) > models.MaxMetadata {
-		return nil, fmt.Errorf("%w: Metadata: %d bytes of JSON, at most %d are kept", ErrOption, len(b), models.MaxMetadata)
+		return nil, 0, fmt.Errorf("%w: Metadata: %d bytes of JSON, at most %d are kept", ErrOption, len(b), models.MaxMetadata)
 	}
-	return string(b), nil
+	return string(b), len(b), nil
 }
 
 // encode is json.Marshal without its escapes for HTML.

@@ -51,7 +51,9 @@ func Migrate(db *gorm.DB) error {
 	defer conn.Close()
 	// All on one connection: the lock is the connection's, and the pool may have
 	// no other.
-	s.Statement.ConnPool = conn
+	if s, err = session.On(ctx, db, conn); err != nil {
+		return err
+	}
 	err = dialect.ExclusiveMigration(ctx, s, conn, JobsTable(s), func() error { return createMissing(s) })
 	if err != nil {
 		return fmt.Errorf("migrate gormjobs: %w", err)
@@ -71,12 +73,11 @@ func SchedulesTable(db *gorm.DB) string { return Schedule{}.TableName(db.NamingS
 // DDL returns the statements that create everything on an empty database of db's
 // kind, without running one.
 func DDL(db *gorm.DB) ([]string, error) {
-	s, err := session.In(db.Statement.Context, db)
+	record := &recorder{}
+	s, err := session.On(context.Background(), db, record)
 	if err != nil {
 		return nil, err
 	}
-	record := &recorder{}
-	s.Statement.ConnPool = record
 	for _, model := range tables() {
 		if err := createTable(s, model); err != nil {
 			return nil, err

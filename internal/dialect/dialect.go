@@ -84,6 +84,10 @@ func UpdateReturns(db *gorm.DB) bool { return db.Name() != mysql }
 // auto_increment_increment above 1.
 func InsertReturns(db *gorm.DB) bool { return db.Name() != mysql }
 
+// LastInsertIDReversed tells whether the id that the driver reports for an INSERT
+// of many rows is the last one's: GORM's Create then counts down from it.
+func LastInsertIDReversed(db *gorm.DB) bool { return db.Name() == sqlite }
+
 // ByID makes a write find its rows by the primary key alone. InnoDB leaves it for
 // another index, or for a scan of the whole table, when the list of ids is a
 // large share of the table, and then locks rows of everybody else.

@@ -20,7 +20,9 @@ func ExclusiveMigration(ctx context.Context, db *gorm.DB, conn *sql.Conn, table 
 	case mysql:
 		return withNamedLock(ctx, conn, table, fn)
 	case postgres:
-		return inTransaction(ctx, conn, "BEGIN", fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", int64(hash(table))), fn)
+		// Above READ COMMITTED the snapshot would be older than the wait for the lock,
+		// and not have the tables that were created meanwhile.
+		return inTransaction(ctx, conn, "BEGIN ISOLATION LEVEL READ COMMITTED", fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", int64(hash(table))), fn)
 	default:
 		return inTransaction(ctx, conn, "BEGIN IMMEDIATE", "", fn)
 	}

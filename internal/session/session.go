@@ -9,6 +9,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -64,13 +65,35 @@ func of(db *gorm.DB) (*plugin, error) {
 // conditions, callbacks, plugins, timeouts, logger, or errors: a tenant plugin
 // adds its WHERE to every statement, and tx.Model(&Order{}) would make our
 // Create insert into the orders.
+//
+// A handle that has an error already, such as that of a Begin that failed, or is
+// in DryRun mode is refused: on the isolated session neither would be seen.
 func In(ctx context.Context, db *gorm.DB) (*gorm.DB, error) {
+	switch {
+	case db == nil:
+		return nil, errors.New("the *gorm.DB is nil")
+	case db.Error != nil:
+		return nil, fmt.Errorf("the *gorm.DB has an error already: %w", db.Error)
+	case db.DryRun:
+		return nil, ErrDryRun
+	}
+	return On(ctx, db, db.Statement.ConnPool)
+}
+
+// ErrDryRun is returned for a handle that only prints SQL.
+var ErrDryRun = errors.New("the *gorm.DB is in DryRun mode, and gormjobs would do nothing with it")
+
+// On is like [In], but on a connection of the library's choice.
+func On(ctx context.Context, db *gorm.DB, pool gorm.ConnPool) (*gorm.DB, error) {
 	p, err := of(db)
 	if err != nil {
 		return nil, err
 	}
+	if ctx == nil { // else s would share the statement of all sessions
+		ctx = context.Background()
+	}
 	s := p.isolated.Session(&gorm.Session{NewDB: true, Context: ctx})
-	s.Statement.ConnPool = db.Statement.ConnPool
+	s.Statement.ConnPool = pool
 	return s, nil
 }
 
@@ -102,7 +125,7 @@ type dialector struct {
 func (d dialector) Initialize(db *gorm.DB) error {
 	app := d.app.Callback()
 	callbacks.RegisterDefaultCallbacks(db, &callbacks.Config{
-		LastInsertIDReversed: d.Name() == "sqlite",
+		LastInsertIDReversed: dialect.LastInsertIDReversed(d.app),
 		CreateClauses:        app.Create().Clauses,
 		QueryClauses:         app.Query().Clauses,
 		UpdateClauses:        app.Update().Clauses,
