@@ -31,11 +31,13 @@ func (k keyed) JobOptions() []dispatcher.Option {
 	return []dispatcher.Option{dispatcher.Unique(k.Key)}
 }
 
-// settings of the servers under which ids and affected rows are told otherwise.
-var settings = []struct {
+type setting struct {
 	name string
 	opts []testdb.Option
-}{
+}
+
+// settings of the servers under which ids and affected rows are told otherwise.
+var settings = []setting{
 	{"default", nil},
 	{"increment 3", []testdb.Option{
 		testdb.Parameter(testdb.MySQL, "auto_increment_increment", "3"),
