@@ -103,8 +103,10 @@ func (b *Mailbox) keep(m Message) {
 	} else {
 		b.repeats = append(b.repeats, m)
 	}
-	if extra := len(b.messages) - keptMessages; extra > 0 {
-		b.messages = slices.Delete(b.messages, 0, extra)
+	if len(b.messages) > keptMessages {
+		delete(b.kept, b.messages[0].ID)
+		delete(b.tries, b.messages[0].ID)
+		b.messages = slices.Delete(b.messages, 0, 1)
 	}
 	b.mu.Unlock()
 	if first && b.Kept != nil {
