@@ -23,6 +23,9 @@ type ping struct {
 
 func (ping) JobType() string { return "ping" }
 
+// nothing is a handler that has nothing to do.
+func nothing(context.Context, ping) error { return nil }
+
 // onPing is a registry with one handler.
 func onPing(fn func(context.Context, ping) error, opts ...handlers.Option) *handlers.Registry {
 	reg := handlers.NewRegistry()
