@@ -15,7 +15,7 @@ import (
 type index struct {
 	model   any
 	purpose string // part of the name, with a version: GORM and IF NOT EXISTS compare names only
-	unique  bool
+	unique  bool   // tagged in the model too, and created with its table
 	columns string
 	where   string
 	full    string
@@ -50,9 +50,7 @@ func (i index) name(db *gorm.DB) string {
 }
 
 func indexName(db *gorm.DB, model schema.TablerWithNamer, purpose string) string {
-	table := model.TableName(db.NamingStrategy)
-	table = table[strings.LastIndexByte(table, '.')+1:] // the schema is the table's, not the name's
-	return db.NamingStrategy.IndexName(table, purpose)
+	return db.NamingStrategy.IndexName(model.TableName(db.NamingStrategy), purpose)
 }
 
 // ClaimIndex is the name of the index that answers a claim.

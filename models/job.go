@@ -73,9 +73,10 @@ type Job struct {
 	// LastError is the text of the last failed attempt, at most 10 kB.
 	LastError string `gorm:"column:last_error" json:"last_error,omitempty"`
 	// UniqueKey is a hash of the type and the key of a unique job. UniqueLive is
-	// the same while the key is taken, and NULL when it is free again.
+	// the same while the key is taken, and NULL when it is free again. The tag
+	// keeps an application's own AutoMigrate on MySQL from dropping the index.
 	UniqueKey  *string   `gorm:"column:unique_key;size:65" json:"unique_key,omitempty"`
-	UniqueLive *string   `gorm:"column:unique_live;size:65" json:"-"`
+	UniqueLive *string   `gorm:"column:unique_live;size:65;uniqueIndex:,composite:live_v1" json:"-"`
 	CreatedAt  Timestamp `gorm:"column:created_at;not null;autoCreateTime:false" json:"created_at"`
 
 	// Failures are the failed attempts, for Preload("Failures").

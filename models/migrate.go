@@ -84,7 +84,7 @@ func DDL(db *gorm.DB) ([]string, error) {
 		}
 	}
 	for _, i := range indexes {
-		if i.on(s) != "" {
+		if i.on(s) != "" && !i.unique {
 			record.statements = append(record.statements, i.create(s))
 		}
 	}
@@ -105,6 +105,9 @@ func createMissing(s *gorm.DB) error {
 		if err := s.Migrator().AddColumn(c.model, c.name); err != nil {
 			return fmt.Errorf("add column %s: %w", c.name, err)
 		}
+	}
+	if missing, err = look(s); err != nil { // a table may have come with indexes
+		return err
 	}
 	for _, i := range missing.indexes {
 		if err := s.Exec(i.create(s)).Error; err != nil {

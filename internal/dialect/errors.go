@@ -8,8 +8,8 @@ import (
 
 // Retryable tells whether err says "the same transaction, run again, may well
 // succeed": a deadlock, a lock wait that ended, a serialization failure, a busy
-// SQLite. The errors are recognised without their drivers' types, because the
-// library links no driver.
+// SQLite, a statement prepared before a migration. The errors are recognised
+// without their drivers' types, because the library links no driver.
 func Retryable(err error) bool {
 	if err == nil {
 		return false
@@ -17,6 +17,9 @@ func Retryable(err error) bool {
 	switch state := sqlState(err); state {
 	case "40001", "40P01", "55P03": // serialization failure, deadlock, lock not available
 		return true
+	case "0A000":
+		// A SELECT * prepared before a migration; the driver prepares it anew.
+		return strings.Contains(err.Error(), "cached plan must not change result type")
 	}
 	switch number(err) {
 	case 1213, 1205, 1020: // deadlock, lock wait timeout, record has changed (MariaDB)
