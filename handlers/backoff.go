@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -28,6 +29,6 @@ func Jitter(d time.Duration) time.Duration {
 	if d < 10 {
 		return max(d, 0)
 	}
-	tenth := d / 10
-	return d - tenth + rand.N(2*tenth+1)
+	low, tenth := d-d/10, d/10
+	return low + min(rand.N(2*tenth+1), math.MaxInt64-low)
 }
