@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -57,7 +58,16 @@ func NewClaimer(db *gorm.DB, c ClaimerConfig) (*Claimer, error) {
 	if _, err := session.In(context.Background(), db); err != nil {
 		return nil, err
 	}
-	return &Claimer{db: db, config: c, claims: new(atomic.Uint64)}, nil
+	return &Claimer{db: db, config: c, claims: newClaims()}, nil
+}
+
+// newClaims numbers claims from a random number on. The name alone does not tell
+// two claimers apart: an application may give one to several processes, and a
+// process that is started again has that of the one before.
+func newClaims() *atomic.Uint64 {
+	n := new(atomic.Uint64)
+	n.Store(rand.Uint64())
+	return n
 }
 
 // Claim reserves up to limit pending jobs of the queue and returns them, by

@@ -52,7 +52,7 @@ func NewWorker(db *gorm.DB, r *handlers.Registry, c Config) (*Worker, error) {
 	}
 	w := &Worker{db: db, registry: r, config: c, rested: make(chan struct{}, 1)}
 	w.recorder = newRecorder(w)
-	claims := new(atomic.Uint64) // one sequence, so that a token is unique in the worker
+	claims := newClaims() // one sequence, so that a token is unique in the worker
 	for _, queue := range slices.Sorted(maps.Keys(c.Queues)) {
 		claimer := &Claimer{db: db, config: ClaimerConfig{Queue: queue, Lease: c.Lease, Name: c.Name}, claims: claims}
 		w.loops = append(w.loops, newQueueLoop(w, queue, c.Queues[queue], claimer))
