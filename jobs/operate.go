@@ -94,7 +94,7 @@ func Count(ctx context.Context, db *gorm.DB) (map[models.State]int64, error) {
 // if the job is unique and another has its key by now. db may be a transaction.
 func Requeue(ctx context.Context, db *gorm.DB, id uint64) error {
 	change := func(tx *gorm.DB) error {
-		return operate(tx, id, "requeue", "state IN ('failed', 'cancelled')", map[string]any{
+		return operate(tx, id, "requeue", requeueable, map[string]any{
 			"state": models.Pending, "attempts": 0, "available_at": now(tx, 0), "due_at": nil,
 			"finished_at": nil, "unique_live": gorm.Expr("unique_key"),
 		})
@@ -115,9 +115,12 @@ func Requeue(ctx context.Context, db *gorm.DB, id uint64) error {
 	})
 }
 
-// keyHolder returns a *DuplicateError if another job has the key of job id.
+const requeueable = "state IN ('failed', 'cancelled')"
+
+// keyHolder returns a *DuplicateError if job id could be requeued but for another
+// that has its key.
 func keyHolder(tx *gorm.DB, id uint64) error {
-	key := tx.Model(&models.Job{}).Select("unique_key").Where("id = ?", id)
+	key := tx.Model(&models.Job{}).Select("unique_key").Where("id = ?", id).Where(requeueable)
 	var holder []uint64
 	err := tx.Model(&models.Job{}).Where("unique_live = (?) AND id <> ?", key, id).Limit(1).Pluck("id", &holder).Error
 	if err != nil || len(holder) == 0 {
