@@ -89,10 +89,11 @@ start() {
   # Not the servers' defaults: a cache and logs that keep checkpoints out of short runs, room for connections, and counters.
   if [ "$kind" = postgres ]; then
     [ -d "$data" ] || "${as[@]}" "$bin/initdb" -D "$data" -U postgres -A trust -E UTF8 --locale=C.UTF-8 >"$D/init.log"
-    "${as[@]}" "$bin/pg_ctl" -D "$data" -l "$log" -w -t 60 start >/dev/null -o "-c listen_addresses=127.0.0.1 -c port=$port -c unix_socket_directories=$D/run
-      -c max_connections=300 -c shared_buffers=1GB -c max_wal_size=8GB -c checkpoint_timeout=15min
-      -c shared_preload_libraries=pg_stat_statements -c fsync=on -c synchronous_commit=on -c full_page_writes=on ${DB_EXTRA:-}"
-    "$bin/createdb" -h 127.0.0.1 -p $port -U postgres bench 2>/dev/null || true
+    local c="-c listen_addresses=127.0.0.1 -c port=$port -c unix_socket_directories=$D/run -c max_connections=300"
+    c+=" -c shared_buffers=1GB -c max_wal_size=8GB -c checkpoint_timeout=15min -c shared_preload_libraries=pg_stat_statements"
+    c+=" -c fsync=on -c synchronous_commit=on -c full_page_writes=on ${DB_EXTRA:-}"
+    "${as[@]}" "$bin/pg_ctl" -D "$data" -l "$log" -w -t 60 -o "$c" start >/dev/null 2>&1 </dev/null
+    "$bin/createdb" -h 127.0.0.1 -p $port -U postgres bench >/dev/null 2>&1 || true
     return
   fi
   echo "CREATE DATABASE IF NOT EXISTS bench; CREATE USER IF NOT EXISTS 'bench'@'%' IDENTIFIED BY 'bench'; GRANT ALL ON *.* TO 'bench'@'%';" >"$D/account.sql"

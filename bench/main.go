@@ -100,7 +100,7 @@ type result struct {
 	TxSec    float64 `json:"commits_per_s,omitempty"`
 	First    float64 `json:"first_per_s,omitempty"` // snapshot: rates of the first and the last ninth
 	Last     float64 `json:"last_per_s,omitempty"`
-	Variant  string  `json:"variant,omitempty"` // what environment variables changed
+	Variant  string  `json:"variant,omitempty"` // what other settings a row has
 	Note     string  `json:"note,omitempty"`
 	Skipped  bool    `json:"skipped,omitempty"`
 }
@@ -564,7 +564,7 @@ func run(ctx context.Context, p Peer, r *result, q params) error {
 			return err
 		}
 		defer bounded(stop)
-		time.Sleep(5 * time.Second)
+		time.Sleep(10 * time.Second)
 		s0, c0, err := p.Statements(ctx)
 		if err != nil && !errors.Is(err, ErrSkip) {
 			return err

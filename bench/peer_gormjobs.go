@@ -32,7 +32,7 @@ func init() {
 //
 //	default  gorm.Config{} and jobs.Config{} but for the number of slots; on
 //	         PostgreSQL with package pgnotify; the DSN as the documentation has it
-//	best     the same with GORM's PrepareStmt and SkipDefaultTransaction
+//	best     the same with GORM's SkipDefaultTransaction; there is nothing else to tune
 type gormjobsPeer struct {
 	kind, base, dsn string
 	best            bool
@@ -99,7 +99,7 @@ func (p *gormjobsPeer) open() error {
 	default:
 		return fmt.Errorf("gormjobs has no database %q", p.kind)
 	}
-	db, err := gorm.Open(d, &gorm.Config{Logger: logger.Discard, PrepareStmt: p.best, SkipDefaultTransaction: p.best})
+	db, err := gorm.Open(d, &gorm.Config{Logger: logger.Discard, SkipDefaultTransaction: p.best})
 	if err != nil {
 		return err
 	}

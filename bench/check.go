@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// entry is one library with its settings; it runs in a process of its own, which stays up.
+type entry struct {
+	peer, config, variant string
+	env                   []string
+}
+
+var (
+	ours             = entry{peer: "gormjobs", config: "default"}
+	oursBest         = entry{peer: "gormjobs", config: "best"}
+	riverDefault     = entry{peer: "river", config: "default"}
+	riverBest        = entry{peer: "river", config: "best"}
+	riverSQL         = entry{peer: "river-sql", config: "best"}
+	riverLite        = entry{peer: "river-sqlite", config: "best"}
+	backliteBest     = entry{peer: "backlite", config: "best"}
+	gueBest          = entry{peer: "gue", config: "best"}
+	watermillDefault = entry{peer: "watermill", config: "default"}
+	floor            = entry{peer: "limit", config: "default", env: []string{"LIMIT_BATCH=500", "LIMIT_WORKERS=4"}}
+	floorMy          = entry{peer: "limit", config: "default", env: []string{"LIMIT_BATCH=1000", "LIMIT_WORKERS=2"}}
+	floorWake        = entry{peer: "limit", config: "default", variant: "with NOTIFY", env: []string{"LIMIT_NOTIFY=1", "LIMIT_WORKERS=1"}}
+	floorNoJob       = entry{peer: "limit", config: "default", variant: "without the job", env: []string{"LIMIT_NOJOB=1"}}
+)
+
+// step is one workload for some of the entries, interleaved, so many times.
+type step struct {
+	q       params
+	rounds  int
+	entries []entry
+}
+
+// target is a line of the report: what of ours is compared with what of another's.
+type target struct {
+	text  string
+	op    string
+	value func(result) float64
+	than  *entry // nil: the value itself
+	op2   string // the other's workload, if it is another
+	us    entry  // zero: ours
+	bound float64
+	most  bool // at most, not at least
+}
+
+type runner struct {
+	kind, dsn, server string
+	children          map[string]*child
+	results           []result
+	rounds            map[string][]result // by entry and workload
+	out               io.Writer
+}
+
+type child struct {
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	lines *bufio.Scanner
+}
+
+func (e entry) key() string { return strings.Join([]string{e.peer, e.config, e.variant}, "/") }
+
+func (r *runner) child(e entry) *child {
+	if c := r.children[e.key()]; c != nil {
+		return c
+	}
+	self, err := os.Executable()
+	must(err)
+	c := &child{cmd: exec.Command(self, "run", "-serve", "-peer", e.peer, "-db", r.kind, "-dsn", r.dsn, "-config", e.config, "-server", r.server)}
+	c.cmd.Env = append(os.Environ(), e.env...)
+	c.cmd.Stderr = os.Stderr
+	c.in, err = c.cmd.StdinPipe()
+	must(err)
+	out, err := c.cmd.StdoutPipe()
+	must(err)
+	must(c.cmd.Start())
+	c.lines = bufio.NewScanner(out)
+	r.children[e.key()] = c
+	return c
+}
+
+func (r *runner) end() {
+	for _, c := range r.children {
+		c.in.Close()
+		_ = c.cmd.Wait()
+	}
+}
+
+func (r *runner) do(s step) {
+	for range max(s.rounds, 1) {
+		for _, e := range s.entries {
+			c := r.child(e)
+			b, err := json.Marshal(s.q)
+			must(err)
+			fmt.Fprintf(c.in, "%s\n", b)
+			var x result
+			if !c.lines.Scan() {
+				x = result{Peer: e.peer, DB: r.kind, Op: s.q.Op, Config: e.config, Note: "ERROR the process ended"}
+				delete(r.children, e.key())
+			} else {
+				must(json.Unmarshal(c.lines.Bytes(), &x))
+			}
+			x.Variant = e.variant
+			if strings.Contains(x.Note, "ERROR") {
+				fmt.Fprintf(os.Stderr, "%s %s: %s\n", e.key(), s.q.Op, x.Note)
+			}
+			r.results = append(r.results, x)
+			k := e.key() + " " + s.q.Op
+			r.rounds[k] = append(r.rounds[k], x)
+			if r.out != nil {
+				b, err := json.Marshal(x)
+				must(err)
+				fmt.Fprintf(r.out, "%s\n", b)
+			}
+		}
+	}
+}
+
+// judge prints a line for the target, and returns what falls short. A ratio is the median of the rounds' ratios.
+func (r *runner) judge(t target) (short string) {
+	us := t.us
+	if us.peer == "" {
+		us = ours
+	}
+	mine := r.rounds[us.key()+" "+t.op]
+	var xs []float64
+	if t.than == nil {
+		xs = each(good(mine), t.value)
+	} else {
+		op := t.op
+		if t.op2 != "" {
+			op = t.op2
+		}
+		other := r.rounds[t.than.key()+" "+op]
+		for i := range min(len(mine), len(other)) {
+			if a, b := good(mine[i:i+1]), good(other[i:i+1]); len(a) == 1 && len(b) == 1 && t.value(b[0]) > 0 {
+				xs = append(xs, t.value(a[0])/t.value(b[0]))
+			}
+		}
+	}
+	x := median(xs)
+	ok := len(xs) > 0 && (x >= t.bound || t.most) && (x <= t.bound || !t.most)
+	mark, sign := "ok   ", "≥"
+	if !ok {
+		mark = "SHORT"
+	}
+	if t.most {
+		sign = "≤"
+	}
+	fmt.Printf("%s  %-64s %8.2f  (%s %g)\n", mark, t.text, x, sign, t.bound)
+	if !ok {
+		return fmt.Sprintf("%s: %.2f", t.text, x)
+	}
+	return ""
+}
+
+func parseKind(verb string, args []string) (r *runner, rounds int, rest []string) {
+	flags := flag.NewFlagSet("bench "+verb, flag.ExitOnError)
+	r = &runner{children: map[string]*child{}, rounds: map[string][]result{}}
+	flags.StringVar(&r.dsn, "dsn", "", "of the server")
+	flags.StringVar(&r.server, "server", "0", "its process id")
+	flags.IntVar(&rounds, "rounds", 3, "how often each workload runs")
+	must(flags.Parse(args))
+	if flags.NArg() < 1 {
+		fmt.Fprintf(os.Stderr, "bench %s postgres|mysql|mariadb|sqlite\n", verb)
+		os.Exit(2)
+	}
+	r.kind = flags.Arg(0)
+	return r, rounds, flags.Args()[1:]
+}
+
+func (r *runner) report(targets []target) int {
+	var short []string
+	for _, t := range targets {
+		if s := r.judge(t); s != "" {
+			short = append(short, s)
+		}
+	}
+	if len(short) > 0 {
+		fmt.Printf("\nshort of its targets on %s:\n  %s\n", r.kind, strings.Join(short, "\n  "))
+		return 1
+	}
+	return 0
+}
+
+// checkMain is the short form: under a minute.
+func checkMain(args []string) int {
+	r, rounds, only := parseKind("check", args)
+	defer r.end()
+	began := time.Now()
+	steps, targets := plan(r.kind, rounds, false)
+	for _, s := range steps {
+		if len(only) == 0 || slices.Contains(only, s.q.Op) {
+			r.do(s)
+		}
+	}
+	if len(only) > 0 {
+		targets = slices.DeleteFunc(targets, func(t target) bool { return !slices.Contains(only, t.op) })
+	}
+	code := r.report(targets)
+	fmt.Printf("%s, %.0f s\n", r.kind, time.Since(began).Seconds())
+	return code
+}
+
+// fullMain is the long form: it writes every run to a file, and prints the tables and the targets.
+func fullMain(args []string) int {
+	r, rounds, rest := parseKind("full", args)
+	defer r.end()
+	name := filepath.Join("results", r.kind+".jsonl")
+	if len(rest) > 0 {
+		name = rest[0]
+	}
+	must(os.MkdirAll(filepath.Dir(name), 0o755))
+	f, err := os.Create(name)
+	must(err)
+	defer f.Close()
+	r.out = f
+	steps, targets := plan(r.kind, rounds, true)
+	for _, s := range steps {
+		r.do(s)
+	}
+	tables(os.Stdout, r.results)
+	fmt.Println()
+	return r.report(targets)
+}
