@@ -39,6 +39,7 @@ func TestOptionsAreInTheRow(t *testing.T) {
 			dispatcher.Queue("a:b/c.D-_9"), dispatcher.Priority(math.MaxInt16), dispatcher.MaxAttempts(math.MaxInt16),
 			dispatcher.Metadata(map[string]string{"a": "<1>"}), dispatcher.Metadata(map[string]string{"b": "é\xff"}),
 		}, models.Job{State: models.Pending, Queue: "a:b/c.D-_9", Priority: math.MaxInt16, MaxAttempts: math.MaxInt16, Metadata: `{"a":"\u003c1\u003e","b":"é\ufffd"}`}},
+		{"a pointer", &welcome{7}, nil, models.Job{State: models.Pending, Queue: "default", MaxAttempts: 25}},
 		{"best priority", welcome{7}, opts{dispatcher.Priority(math.MinInt16)}, models.Job{State: models.Pending, Queue: "default", Priority: math.MinInt16, MaxAttempts: 25}},
 		{"a delay of nothing", welcome{7}, opts{dispatcher.Delay(0)}, models.Job{State: models.Pending, Queue: "default", MaxAttempts: 25}},
 		{"a negative delay", welcome{7}, opts{dispatcher.Delay(-time.Hour)}, models.Job{State: models.Pending, Queue: "default", MaxAttempts: 25}},

@@ -2,6 +2,7 @@ package models
 
 import (
 	"database/sql/driver"
+	"encoding/json"
 	"fmt"
 
 	"gorm.io/gorm"
@@ -42,10 +43,14 @@ func (j *JSON) Scan(v any) error {
 	return nil
 }
 
-// MarshalJSON returns the text itself, or null.
+// MarshalJSON returns the text itself, or null. Of a damaged row it returns a
+// string of the text, so that a list with that row can be shown.
 func (j JSON) MarshalJSON() ([]byte, error) {
-	if j == "" {
+	switch {
+	case j == "":
 		return []byte("null"), nil
+	case !json.Valid([]byte(j)):
+		return json.Marshal(string(j))
 	}
 	return []byte(j), nil
 }

@@ -91,6 +91,35 @@ func TestTimestampIsRFC3339InJSON(t *testing.T) {
 	}
 }
 
+func TestDamagedPayloadDoesNotSpoilAList(t *testing.T) {
+	list := []models.Job{{ID: 1, Payload: `{"a":1.10}`}, {ID: 2, Payload: `{"a":`}, {ID: 3}}
+	b, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back []models.Job
+	if err := json.Unmarshal(b, &back); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []models.JSON{`{"a":1.10}`, `"{\"a\":"`, "null"} {
+		if back[i].Payload != want {
+			t.Errorf("payload %d = %s; want %s", i+1, back[i].Payload, want)
+		}
+	}
+}
+
+func TestJSONScansWhatDriversGive(t *testing.T) {
+	for _, c := range []struct {
+		given any
+		want  models.JSON
+	}{{nil, ""}, {`{}`, "{}"}, {[]byte("[1]"), "[1]"}, {int64(7), "7"}} {
+		got := models.JSON("old")
+		if err := got.Scan(c.given); err != nil || got != c.want {
+			t.Errorf("Scan(%v) = %q, %v; want %q", c.given, got, err, c.want)
+		}
+	}
+}
+
 func TestTimestampScansWhatDriversGive(t *testing.T) {
 	for _, v := range []any{int64(42), uint64(42), 42.0, []byte("42"), "42"} {
 		var got models.Timestamp
