@@ -83,6 +83,7 @@ find() {
 start() {
   if up; then return; fi
   find || { bash "$here/../internal/testdb/servers.sh" setup "$kind" >&2; find; } || { echo "db.sh: no $kind to be had" >&2; exit 1; }
+  local p
   mkdir -p "$D/run"; chmod 755 "$dir" "$D"
   [ ${#as[@]} = 0 ] || chown "$user" "$D" "$D/run"
   cd "$D"
@@ -96,7 +97,10 @@ start() {
     "$bin/createdb" -h 127.0.0.1 -p $port -U postgres bench >/dev/null 2>&1 || true
     return
   fi
-  echo "CREATE DATABASE IF NOT EXISTS bench; CREATE USER IF NOT EXISTS 'bench'@'%' IDENTIFIED BY 'bench'; GRANT ALL ON *.* TO 'bench'@'%';" >"$D/account.sql"
+  echo "CREATE DATABASE IF NOT EXISTS bench;" >"$D/account.sql"
+  for p in % localhost; do # MariaDB's anonymous account of localhost goes before that of %
+    echo "CREATE USER IF NOT EXISTS 'bench'@'$p' IDENTIFIED BY 'bench'; GRANT ALL ON *.* TO 'bench'@'$p';"
+  done >>"$D/account.sql"
   local options=(--no-defaults "${basics[@]}" --datadir="$data" --bind-address=127.0.0.1 --port=$port --socket="$D/run/s" --pid-file="$D/run/pid"
     --log-error="$log" --max-connections=300 --innodb-buffer-pool-size=1G --innodb-flush-log-at-trx-commit=1 --innodb-doublewrite=ON)
   case $kind in

@@ -286,6 +286,9 @@ func runMain(args []string) {
 	ctx := context.Background()
 	profileFile = *profile
 	setup := p.Setup(ctx)
+	if setup != nil {
+		setup = fmt.Errorf("setup: %w", setup)
+	}
 	one := func(q params) (ok bool) {
 		q = q.withDefaults()
 		r := result{Peer: *peer, DB: *db, Op: q.Op, Config: *config}
@@ -317,7 +320,7 @@ func runMain(args []string) {
 			var q params
 			must(json.Unmarshal(lines.Bytes(), &q))
 			one(q)
-			if c, ok := p.(interface{ Clear(context.Context) error }); ok {
+			if c, ok := p.(interface{ Clear(context.Context) error }); ok && setup == nil {
 				must(c.Clear(ctx))
 			}
 		}
