@@ -98,8 +98,9 @@ start() {
     return
   fi
   echo "CREATE DATABASE IF NOT EXISTS bench;" >"$D/account.sql"
-  for p in % localhost; do # MariaDB's anonymous account of localhost goes before that of %
-    echo "CREATE USER IF NOT EXISTS 'bench'@'$p' IDENTIFIED BY 'bench'; GRANT ALL ON *.* TO 'bench'@'$p';"
+  for p in % localhost; do # a statement a line; MariaDB's anonymous account of localhost goes before that of %
+    echo "CREATE USER IF NOT EXISTS 'bench'@'$p' IDENTIFIED BY 'bench';"
+    echo "GRANT ALL ON *.* TO 'bench'@'$p';"
   done >>"$D/account.sql"
   local options=(--no-defaults "${basics[@]}" --datadir="$data" --bind-address=127.0.0.1 --port=$port --socket="$D/run/s" --pid-file="$D/run/pid"
     --log-error="$log" --max-connections=300 --innodb-buffer-pool-size=1G --innodb-flush-log-at-trx-commit=1 --innodb-doublewrite=ON)
