@@ -10,10 +10,10 @@ import (
 )
 
 var processFaults = []fault{
-	{"kill", "a process runs out of memory, or its machine loses power", 11, (*breaker).killProcess},
-	{"stop", "a process is paused for longer than a lease, and goes on with old beliefs", 4, (*breaker).stopProcess},
-	{"term", "a deploy, in the middle of jobs", 4, (*breaker).termProcess},
-	{"freeze a scheduler", "the scheduler that had the last tick hangs", 1, (*breaker).freezeScheduler},
+	{"kill", "a process runs out of memory, or its machine loses power", 11, false, (*breaker).killProcess},
+	{"stop", "a process is paused for longer than a lease, and goes on with old beliefs", 4, true, (*breaker).stopProcess},
+	{"term", "a deploy, in the middle of jobs", 4, true, (*breaker).termProcess},
+	{"freeze a scheduler", "the scheduler that had the last tick hangs", 1, true, (*breaker).freezeScheduler},
 }
 
 // pick takes a post of one of the parts that nobody else breaks just now.

@@ -14,18 +14,18 @@ import (
 )
 
 var serverFaults = []fault{
-	{"crash the server", "SIGKILL, and a recovery from its log", 4, (*breaker).crash},
-	{"cut all connections", "a failover, or an administrator", 2, (*breaker).cutAll},
-	{"cut in an answer", "the statement was carried out, and nobody hears of it", 2, (*breaker).cutAnswers},
-	{"stall", "packets are lost and sent again, later", 1, (*breaker).stall},
-	{"drop", "packets are lost without a word", 1, (*breaker).drop},
-	{"delay", "a slow network", 1, (*breaker).delay},
-	{"read only", "a failover that is not over", 1, (*breaker).readOnly},
+	{"crash the server", "SIGKILL, and a recovery from its log", 4, false, (*breaker).crash},
+	{"cut all connections", "a failover, or an administrator", 2, false, (*breaker).cutAll},
+	{"cut in an answer", "the statement was carried out, and nobody hears of it", 2, false, (*breaker).cutAnswers},
+	{"stall", "packets are lost and sent again, later", 1, false, (*breaker).stall},
+	{"drop", "packets are lost without a word", 1, false, (*breaker).drop},
+	{"delay", "a slow network", 1, false, (*breaker).delay},
+	{"read only", "a failover that is not over", 1, false, (*breaker).readOnly},
 }
 
 var fileFaults = []fault{
-	{"hold the writer", "a backup, or a long transaction of the application", 1, (*breaker).holdWriter},
-	{"kill", "another process dies at the same time", 3, (*breaker).killProcess},
+	{"hold the writer", "a backup, or a long transaction of the application", 1, false, (*breaker).holdWriter},
+	{"kill", "another process dies at the same time", 3, false, (*breaker).killProcess},
 }
 
 func (b *breaker) crash(ctx context.Context, r *rand.Rand) (target, detail string, err error) {
@@ -51,6 +51,10 @@ func (b *breaker) between(ctx context.Context, r *rand.Rand, m proxy.Mode, d tim
 	if r.IntN(2) == 0 {
 		p := posts[r.IntN(len(posts))]
 		posts = []*post{p}
+		if p.mu.TryLock() { // else it is being replaced
+			target = p.process.name
+			p.mu.Unlock()
+		}
 	}
 	detail = fmt.Sprintf("for %s, of all", d)
 	if len(posts) == 1 {
@@ -84,7 +88,8 @@ func (b *breaker) delay(ctx context.Context, r *rand.Rand) (target, detail strin
 
 func (b *breaker) readOnly(ctx context.Context, r *rand.Rand) (target, detail string, err error) {
 	if err := b.server.SetReadOnly(ctx, true); err != nil {
-		return "", "", err
+		// It waits for open transactions on MySQL and MariaDB, and not for ever.
+		return busy, "", b.server.SetReadOnly(context.WithoutCancel(ctx), false)
 	}
 	d := b.lease/2 + time.Duration(r.Int64N(int64(2*b.lease)))
 	_ = sleep(ctx, d)

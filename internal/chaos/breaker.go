@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,23 +37,26 @@ type breaker struct {
 type fault struct {
 	what, why string
 	weight    int
+	aside     bool // it takes long: the stream goes on meanwhile
 	do        func(b *breaker, ctx context.Context, r *rand.Rand) (target, detail string, err error)
 }
 
 // run breaks things until ctx ends. Everything is whole again when it returns.
 func (b *breaker) run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	second, pause := serverFaults, 2*time.Second
+	second := serverFaults
 	if b.server == nil {
 		second = fileFaults
 	}
-	wg.Go(func() { b.stream(ctx, processFaults, 1, 1500*time.Millisecond) })
-	wg.Go(func() { b.stream(ctx, second, 2, pause) })
+	// A short run shows as much as it can; in a long one work gets done in between.
+	wg.Go(func() { b.stream(ctx, processFaults, 1, min(2*time.Second, b.last/8)) })
+	wg.Go(func() { b.stream(ctx, second, 2, min(4*time.Second, b.last/6)) })
 	wg.Wait()
 	return b.err
 }
 
 // stream goes through a bag of faults again and again, in a new order each time.
+// The first of all is the first that is listed, so that no run is without it.
 func (b *breaker) stream(ctx context.Context, faults []fault, number uint64, pause time.Duration) {
 	r := rand.New(rand.NewPCG(b.seed, number))
 	var bag []int
@@ -63,8 +67,11 @@ func (b *breaker) stream(ctx context.Context, faults []fault, number uint64, pau
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for {
+	for first := true; ; first = false {
 		r.Shuffle(len(bag), func(i, j int) { bag[i], bag[j] = bag[j], bag[i] })
+		if i := slices.Index(bag, 0); first {
+			bag[0], bag[i] = bag[i], bag[0]
+		}
 		for _, i := range bag {
 			if sleep(ctx, pause/2+time.Duration(r.Int64N(int64(pause)))) != nil {
 				return
@@ -73,7 +80,11 @@ func (b *breaker) stream(ctx context.Context, faults []fault, number uint64, pau
 			// A random source of its own, so that how long this one takes does not
 			// change what comes next.
 			own := rand.New(rand.NewPCG(r.Uint64(), 0))
-			b.apply(ctx, f, own)
+			if f.aside {
+				wg.Go(func() { b.apply(ctx, f, own) })
+			} else {
+				b.apply(ctx, f, own)
+			}
 		}
 	}
 }
@@ -82,9 +93,6 @@ func (b *breaker) stream(ctx context.Context, faults []fault, number uint64, pau
 func (b *breaker) apply(ctx context.Context, f fault, r *rand.Rand) {
 	at := time.Now()
 	target, detail, err := f.do(b, ctx, r)
-	if target == busy {
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil {
@@ -93,10 +101,13 @@ func (b *breaker) apply(ctx context.Context, f fault, r *rand.Rand) {
 		}
 		return
 	}
+	if target == busy {
+		return
+	}
 	b.counts[f.what]++
 	fmt.Fprintf(b.out, "%7.2fs  %s %s (%s)\n", at.Sub(b.began).Seconds(), f.what, detail, f.why)
 	b.log.Write(history.Event{Kind: history.Break, At: at.UnixMicro(), Until: time.Now().UnixMicro(), What: f.what, Ref: target})
 }
 
-// busy is the target of a fault that found it broken already.
+// busy is the target of a fault that found it broken already, or too busy.
 const busy = "-"

@@ -33,6 +33,7 @@ const longestDelay = 2200 * time.Millisecond
 func (st *stage) drain(ctx context.Context) (d drainage) {
 	began := time.Now()
 	st.fleet.end("producer")
+	ended := time.Now()
 	var left int64
 	st.db.Model(&models.Job{}).Where("state NOT IN ('completed','failed')").Count(&left)
 	d.left = int(left)
@@ -40,7 +41,7 @@ func (st *stage) drain(ctx context.Context) (d drainage) {
 	overdue := "state IN ('pending','processing') AND available_at < " + st.ago() + " OR state = 'scheduled' AND due_at < " + st.ago()
 	st.awaitNone(ctx, "type <> 'tick' AND ("+overdue+")", began.Add(d.drainLimit+30*time.Second))
 	d.drained = time.Since(began).Round(time.Millisecond)
-	_ = sleep(ctx, time.Until(began.Add(longestDelay)))
+	_ = sleep(ctx, time.Until(ended.Add(longestDelay)))
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		st.db.Model(&models.Job{}).Where("state = 'scheduled'").Update("due_at", 1)
 		if st.awaitNone(ctx, "type <> 'tick' AND state NOT IN ('completed','failed')", time.Now().Add(time.Second)) {

@@ -20,7 +20,7 @@ import (
 const (
 	producerLoops = 3
 	perTx         = 8    // jobs, on average
-	enough        = 1500 // due jobs: the producers wait
+	enough        = 2500 // due jobs: the producers wait
 )
 
 // produce enqueues jobs in business transactions until ctx ends.

@@ -115,7 +115,10 @@ func (st *stage) startDatabase(ctx context.Context) (err error) {
 		if st.server, err = server.Start(ctx, st.options.db, filepath.Join(st.dir, "server"), st.weak); err != nil {
 			return err
 		}
-		st.version, dsn = st.server.Version(), st.server.DSN(st.server.Addr())
+		if st.version, err = st.server.Version(ctx); err != nil {
+			return err
+		}
+		dsn = st.server.DSN(st.server.Addr())
 	}
 	db, err := testdb.OpenDSN(testdb.Kind(st.options.db), dsn, testdb.Pool(4))
 	if err != nil {

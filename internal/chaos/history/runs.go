@@ -27,23 +27,22 @@ func (c *checker) checkRuns(id uint64, runs []*run) {
 	}
 }
 
-// blame names the break that made a run lose its job: one of its own process, or
-// else the last that was felt by all.
+// blame names the break that made a run lose its job: the last one of its own
+// process, or else the last that was felt by all. A server's may have ended just
+// before, while the worker still paused.
 func (c *checker) blame(r *run, reap Change) string {
-	what := "nothing that was broken"
+	own, all := "", "nothing that was broken"
 	for _, b := range c.breaks {
-		if b.At > reap.At {
-			break
-		}
-		if max(b.Until, b.At) < r.At-1_000_000 {
-			continue
-		}
-		switch b.Ref {
-		case r.Proc:
-			return b.What
-		case "":
-			what = b.What
+		switch {
+		case b.At > reap.At:
+		case b.Ref == r.Proc && b.Until >= r.At:
+			own = b.What
+		case b.Ref == "" && b.Until >= r.At-1_000_000:
+			all = b.What
 		}
 	}
-	return what
+	if own != "" {
+		return own
+	}
+	return all
 }

@@ -75,6 +75,8 @@ func (m mysql) readOnly(on bool) []string {
 }
 
 func (m mysql) version() string {
-	out, _ := m.run("--version").Output()
-	return string(out)
+	if m.mariaDB {
+		return "SELECT CONCAT('MariaDB ', substring_index(version(), '-', 1))"
+	}
+	return "SELECT CONCAT('MySQL ', substring_index(version(), '-', 1))"
 }

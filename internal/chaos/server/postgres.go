@@ -55,7 +55,6 @@ func (postgres) readOnly(on bool) []string {
 	return []string{set, "SELECT pg_reload_conf()"}
 }
 
-func (p postgres) version() string {
-	out, _ := exec.Command(filepath.Join(p.bin, "postgres"), "--version").Output()
-	return string(out)
+func (postgres) version() string {
+	return "SELECT 'PostgreSQL ' || split_part(current_setting('server_version'), ' ', 1)"
 }

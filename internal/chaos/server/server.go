@@ -16,7 +16,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -54,7 +53,7 @@ type flavour interface {
 	create() []string // statements, once
 	cut() string      // a query that ends, or lists KILL statements for, all connections of the application
 	readOnly(on bool) []string
-	version() string
+	version() string // a query
 }
 
 // Start makes a new server of a kind in dir. weak gives up the durability of a
@@ -129,8 +128,11 @@ func freePort() (int, error) {
 // Addr is where the server listens.
 func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
 
-// Version is what the program says of itself.
-func (s *Server) Version() string { return strings.TrimSpace(s.flavour.version()) }
+// Version is what the server says of itself.
+func (s *Server) Version(ctx context.Context) (v string, err error) {
+	err = s.admin.QueryRowContext(ctx, s.flavour.version()).Scan(&v)
+	return v, err
+}
 
 // DSN leads to the application's database: through addr, as a user without rights
 // beyond it, or for the administrator, directly.
