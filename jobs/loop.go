@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -230,15 +229,20 @@ func (l *queueLoop) drainOnce(ctx context.Context) (int, error) {
 		if len(c.holds) == 0 {
 			return total, nil
 		}
-		var runs sync.WaitGroup
+		var left atomic.Int64
+		left.Store(int64(len(c.holds)))
+		recorded := make(chan struct{})
 		for _, o := range c.holds {
 			if _, known := l.w.registry.Lookup(o.job.Type); known {
 				total++
 			}
-			runs.Add(1)
-			go l.w.execute(o, func(bool) { runs.Done() })
+			go l.w.execute(o, func(bool) {
+				if left.Add(-1) == 0 {
+					close(recorded)
+				}
+			})
 		}
-		if err := l.w.awaitRuns(ctx, &runs); err != nil {
+		if err := l.w.awaitRuns(ctx, recorded); err != nil {
 			return total, err
 		}
 	}
@@ -246,9 +250,7 @@ func (l *queueLoop) drainOnce(ctx context.Context) (int, error) {
 
 // awaitRuns waits until the runs are recorded; when ctx ends, no longer than Run
 // does.
-func (w *Worker) awaitRuns(ctx context.Context, runs *sync.WaitGroup) error {
-	recorded := make(chan struct{})
-	go func() { runs.Wait(); close(recorded) }()
+func (w *Worker) awaitRuns(ctx context.Context, recorded <-chan struct{}) error {
 	select {
 	case <-recorded:
 		return nil
