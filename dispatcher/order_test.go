@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -56,8 +57,13 @@ func TestKeyOfARolledBackJobIsFree(t *testing.T) {
 func TestOppositeBatchesNeverDeadlock(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *gorm.DB) {
 		handles := []*gorm.DB{db, testdb.Again(t, db)}
-		const rounds, size = 200, 100
+		const rounds = 200
+		total, size := 0, 100
 		for round := range rounds {
+			if round == 20 && os.Getenv("GORMJOBS_TEST_LONG") == "" {
+				size = 10 // without the order, the first round deadlocks
+			}
+			total += size
 			batch := make([]keyed, size)
 			for i := range batch {
 				batch[i] = keyed{fmt.Sprintf("%d-%d", round, i), i}
@@ -90,6 +96,6 @@ func TestOppositeBatchesNeverDeadlock(t *testing.T) {
 				t.Errorf("round %d: duplicates = %v; want %d together", round, duplicates, size)
 			}
 		}
-		wantCount(t, db, &models.Job{}, rounds*size)
+		wantCount(t, db, &models.Job{}, int64(total))
 	}, testdb.Parallel)
 }

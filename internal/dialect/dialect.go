@@ -173,16 +173,28 @@ func Pairs(db *gorm.DB, columns string, pairs [][]any) clause.Expr {
 // about a commit.
 func HasNotify(db *gorm.DB) bool { return db.Name() == postgres }
 
-// Warnings returns what in the settings of db will hurt: on SQLite, a file that
+// Warnings returns what in the settings of db will hurt. On SQLite: a file that
 // readers and the writer cannot use at once, and a writer that is not waited for.
+// On MySQL and MariaDB: a connection in three-byte utf8, which makes "?" of each
+// byte of an emoji, without an error outside strict mode.
 func Warnings(db *gorm.DB) []string {
-	var found []string
-	if db.Name() != sqlite {
-		return nil
+	db = db.Session(&gorm.Session{NewDB: true})
+	switch db.Name() {
+	case sqlite:
+		return sqliteWarnings(db)
+	case mysql:
+		var charset string
+		err := db.Raw("SELECT @@character_set_client").Scan(&charset).Error
+		if err == nil && (charset == "utf8" || charset == "utf8mb3") {
+			return []string{"the connection's character set is " + charset + ": set charset=utf8mb4 in the DSN, or payloads with emoji are refused or damaged"}
+		}
 	}
+	return nil
+}
+
+func sqliteWarnings(db *gorm.DB) (found []string) {
 	var mode string
 	var timeout int
-	db = db.Session(&gorm.Session{NewDB: true})
 	if err := db.Raw("PRAGMA journal_mode").Scan(&mode).Error; err == nil && mode != "wal" && mode != "memory" {
 		found = append(found, "SQLite's journal_mode is "+mode+": set it to WAL in the DSN, or readers and the writer wait for each other")
 	}
