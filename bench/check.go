@@ -158,11 +158,33 @@ func (r *runner) judge(t target) (short string) {
 	if t.most {
 		sign = "≤"
 	}
-	fmt.Printf("%s  %-64s %8.2f  (%s %g)\n", mark, t.text, x, sign, t.bound)
+	cpu := ""
+	if t.than != nil && t.op2 == "" && !t.most {
+		if c := r.cpuRatio(us, *t.than, t.op); c > 0 {
+			cpu = fmt.Sprintf("  CPU a job ×%.2f", c)
+		}
+	}
+	fmt.Printf("%s  %-56s %8.2f  (%s %g)%s\n", mark, t.text, x, sign, t.bound, cpu)
 	if !ok {
 		return fmt.Sprintf("%s: %.2f", t.text, x)
 	}
 	return ""
+}
+
+// cpuRatio is our CPU a job by the other's, of client and server together.
+func (r *runner) cpuRatio(us, than entry, op string) float64 {
+	a, b := good(r.rounds[us.key()+" "+op]), good(r.rounds[than.key()+" "+op])
+	if len(a) == 0 || len(b) == 0 || median(each(b, cpuJob)) == 0 {
+		return 0
+	}
+	return median(each(a, cpuJob)) / median(each(b, cpuJob))
+}
+
+// noise warns of a machine that was busy with something else.
+func (r *runner) noise() {
+	if f := median(each(slices.DeleteFunc(good(r.results), func(x result) bool { return x.Foreign == 0 }), func(x result) float64 { return x.Foreign })); f > 0.5 {
+		fmt.Printf("\nNOISE: other programs used %.1f processors meanwhile; rates and latencies mean little, CPU a job more.\n", f)
+	}
 }
 
 func parseKind(verb string, args []string) (r *runner, rounds int, rest []string) {
@@ -187,6 +209,7 @@ func (r *runner) report(targets []target) int {
 			short = append(short, s)
 		}
 	}
+	r.noise()
 	if len(short) > 0 {
 		fmt.Printf("\nshort of its targets on %s:\n  %s\n", r.kind, strings.Join(short, "\n  "))
 		return 1
