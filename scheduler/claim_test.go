@@ -28,7 +28,7 @@ func TestTickGivesOneJobHoweverManySchedulersRun(t *testing.T) {
 				t.Errorf("jobs for the ticks %v; want one for each second", got)
 			}
 		}
-	})
+	}, testdb.Parallel)
 }
 
 // frozen is a pool whose first transaction begins only when the test lets it.
@@ -40,10 +40,7 @@ type frozen struct {
 
 // freeze gives db such a pool.
 func freeze(t *testing.T, db *gorm.DB) *frozen {
-	pool, err := db.DB()
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := poolOf(t, db)
 	f := &frozen{DB: pool, begun: make(chan struct{}), thaw: make(chan struct{}), ended: make(chan struct{})}
 	db.ConnPool, db.Statement.ConnPool = f, f
 	return f
@@ -73,21 +70,28 @@ func (t *thawed) Commit() error {
 func TestSchedulerThatWasStoppedBeforeItsClaimChangesNothing(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *gorm.DB) {
 		now := clock(t, db)
-		beat := scheduler.Entry{Name: "beat", Spec: away(now), Payload: report{}}
-		insertRow(t, db, "beat", beat.Spec, now.Add(-20*time.Second))
-		stopped := testdb.Again(t, db)
-		f := freeze(t, stopped)
-		stop := run(t, newScheduler(t, stopped, cronOnly(), beat))
-		<-f.begun
-		// Others acted on the tick, and the next has come: now() alone is no guard.
-		setNext(t, db, "beat", now.Add(-10*time.Second))
-		before := rowOf(t, db, "beat")
-		close(f.thaw)
-		<-f.ended
-		stop()
-		wantTicks(t, db, "default")
-		if after := rowOf(t, db, "beat"); after != before {
-			t.Errorf("the row is %+v; want it untouched: %+v", after, before)
+		for name, meanwhile := range map[string]map[string]any{
+			// Its time has come too: the clock alone is no guard.
+			"others-acted-on-the-tick": {"next_tick": models.At(now.Add(-10 * time.Second))},
+			"another-version-has-it":   {"spec": "@every 77h"},
+		} {
+			beat := scheduler.Entry{Name: name, Spec: away(now), Payload: report{}}
+			insertRow(t, db, name, beat.Spec, now.Add(-20*time.Second))
+			stopped := testdb.Again(t, db)
+			f := freeze(t, stopped)
+			stop := run(t, newScheduler(t, stopped, cronOnly(), beat))
+			<-f.begun
+			if err := db.Model(&models.Schedule{}).Where("name = ?", name).Updates(meanwhile).Error; err != nil {
+				t.Fatal(err)
+			}
+			before := rowOf(t, db, name)
+			close(f.thaw)
+			<-f.ended
+			stop()
+			wantTicks(t, db, "default")
+			if after := rowOf(t, db, name); after != before {
+				t.Errorf("%s: the row is %+v; want it untouched: %+v", name, after, before)
+			}
 		}
 	})
 }
@@ -105,7 +109,7 @@ func TestTickWhoseEnqueueFailsIsRetried(t *testing.T) {
 		if row := rowOf(t, db, "flaky"); row.LastTick != models.At(tick) || failures.Load() != -1 {
 			t.Errorf("last_tick = %s after %d more encodings; want %s and the first that worked", row.LastTick, -1-failures.Load(), tick)
 		}
-	})
+	}, testdb.Parallel)
 }
 
 // It panics instead of failing: the process goes on, and so does the tick.
@@ -138,7 +142,7 @@ func TestTickIsNotTakenBeforeItsTime(t *testing.T) {
 				t.Errorf("the job for %s was enqueued at %s, before", tick, j.CreatedAt)
 			}
 		}
-	})
+	}, testdb.Parallel)
 }
 
 func TestWorkersOfTheProcessAreTold(t *testing.T) {

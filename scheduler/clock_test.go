@@ -43,6 +43,9 @@ func TestOnlyTheDatabasesClockCounts(t *testing.T) {
 		}
 		wantTicks(t, db, "due", now.Add(-10*time.Second))
 		wantTicks(t, db, "coming")
+		if got := rowOf(t, db, "coming").NextTick; got != models.At(now.Add(time.Second)) {
+			t.Errorf("next_tick of coming = %s; want it untouched", got)
+		}
 	}, testdb.Servers, testdb.Parameter(testdb.Postgres, "search_path", "public,pg_catalog"),
 		testdb.Parameter(testdb.MySQL, "timestamp", there), testdb.Parameter(testdb.MariaDB, "timestamp", there))
 }

@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -81,6 +82,18 @@ func run(t *testing.T, s *scheduler.Scheduler) (stop func()) {
 	}
 	t.Cleanup(stop)
 	return stop
+}
+
+// poolOf returns the pool of a handle that is about to get another, and closes it
+// when the test ends: testdb will not find it.
+func poolOf(t *testing.T, db *gorm.DB) *sql.DB {
+	t.Helper()
+	pool, err := db.DB()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pool.Close() })
+	return pool
 }
 
 // until waits for a claim about the database to become true.

@@ -107,7 +107,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		if !ended.Load() {
 			t.Error("Run has returned before OnBacklog")
 		}
-	})
+	}, testdb.Parallel)
 }
 
 // broken is a pool whose next reads fail.
@@ -134,12 +134,14 @@ type lines struct {
 	slog.Handler
 	mu  sync.Mutex
 	all []string
+	at  []time.Time
 }
 
 func (l *lines) Handle(_ context.Context, r slog.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all = append(l.all, r.Level.String()+" "+r.Message)
+	l.at = append(l.at, r.Time)
 	return nil
 }
 
@@ -149,11 +151,7 @@ func (l *lines) WithAttrs([]slog.Attr) slog.Handler       { return l }
 func TestSchedulerWaitsForADatabaseThatFails(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *gorm.DB) {
 		other := testdb.Again(t, db)
-		pool, err := other.DB()
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, log := &broken{DB: pool}, &lines{}
+		b, log := &broken{DB: poolOf(t, other)}, &lines{}
 		other.ConnPool, other.Statement.ConnPool = b, b
 		c := cronOnly()
 		c.Logger = slog.New(log)
@@ -167,7 +165,11 @@ func TestSchedulerWaitsForADatabaseThatFails(t *testing.T) {
 		want := "WARN gormjobs: look at the schedules: trying again"
 		want = strings.Join([]string{want, want, want, "INFO gormjobs: look at the schedules: works again"}, "\n")
 		if got := strings.Join(log.all, "\n"); got != want {
-			t.Errorf("the log is\n%s\nwant\n%s", got, want)
+			t.Fatalf("the log is\n%s\nwant\n%s", got, want)
 		}
-	})
+		// 100, 200 and 400 ms, give or take a tenth.
+		if d := log.at[3].Sub(log.at[0]); d < 600*time.Millisecond {
+			t.Errorf("4 tries within %s; want growing pauses between them", d)
+		}
+	}, testdb.Parallel)
 }

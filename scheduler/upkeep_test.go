@@ -62,9 +62,9 @@ func TestJobsOfSilentWorkersAreReaped(t *testing.T) {
 		now := clock(t, db)
 		id := enqueue(t, db, expired(now))
 		// The last scheduler stopped days ago: missed or not, it is done at once.
-		insertRow(t, db, models.ReapEntry, scheduler.DefaultReapSpec, now.Add(-72*time.Hour))
+		insertRow(t, db, models.ReapEntry, away(now), now.Add(-72*time.Hour))
 		c := cronOnly()
-		c.Reap = scheduler.Upkeep{}
+		c.Reap = scheduler.Upkeep{Spec: away(now)}
 		run(t, newScheduler(t, db, c))
 		until(t, "the job is pending again", func() bool { return stateOf(t, db, id) == models.Pending })
 		if row := rowOf(t, db, models.ReapEntry); row.UpdatedAt < models.At(now) || row.LastTick.IsZero() {
@@ -84,7 +84,7 @@ func TestOldJobsArePruned(t *testing.T) {
 		if got := stateOf(t, db, kept); got != models.Pending {
 			t.Errorf("the new job is %q; want it untouched", got)
 		}
-	})
+	}, testdb.Parallel)
 }
 
 func TestBacklogAboveItsThresholdIsReported(t *testing.T) {
@@ -119,7 +119,7 @@ func TestBacklogAboveItsThresholdIsReported(t *testing.T) {
 		if a := <-alarms; a.Queue != "aged" { // of the next check
 			t.Errorf("alarm for %s; want it for aged and many only", a.Queue)
 		}
-	})
+	}, testdb.Parallel)
 }
 
 func TestOnBacklogMayPanic(t *testing.T) {
@@ -160,7 +160,7 @@ func TestUpkeepThatIsOffIsNotDone(t *testing.T) {
 				t.Errorf("next_tick of %s = %s; want it untouched", name, got)
 			}
 		}
-	})
+	}, testdb.Parallel)
 }
 
 func TestUpkeepIsRegisteredFromTheStart(t *testing.T) {
@@ -188,5 +188,5 @@ func TestLongUpkeepHoldsNothingUp(t *testing.T) {
 		if got := calls.Load(); got != 1 {
 			t.Errorf("%d checks; want the first only, for it has not ended", got)
 		}
-	})
+	}, testdb.Parallel)
 }

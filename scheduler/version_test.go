@@ -32,7 +32,7 @@ func TestRestartKeepsTheNextTickOfAWeeklyEntry(t *testing.T) {
 			t.Errorf("next_tick = %s; want %s as before", got, tomorrow)
 		}
 		wantTicks(t, db, "weekly")
-	})
+	}, testdb.Parallel)
 }
 
 func TestChangedSpecCountsAnewFromNow(t *testing.T) {
@@ -77,7 +77,7 @@ func TestOfTwoVersionsTheOneStartedLastHasTheEntry(t *testing.T) {
 		setNext(t, db, "report", now.Add(-time.Hour))
 		until(t, "the old version has the entry back", func() bool { return rowOf(t, db, "report").Spec == "@every 100h" })
 		wantTicks(t, db, "old")
-	})
+	}, testdb.Parallel)
 }
 
 func TestServicesFireOnlyTheirOwnEntries(t *testing.T) {
@@ -102,5 +102,5 @@ func TestDeletedRowIsMadeAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		until(t, "the row is there again", func() bool { return rowOf(t, db, "report").Name != "" })
-	})
+	}, testdb.Parallel)
 }
