@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/gormjobs/gormjobs/internal/chaos/server"
 )
 
@@ -27,7 +29,8 @@ func TestMain(m *testing.M) {
 	if playRole() {
 		return
 	}
-	os.Exit(m.Run())
+	// It starts the processes, and keeps its thread for them.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/gormjobs/gormjobs/internal/chaos/child.serve"))
 }
 
 // required reads GORMJOBS_TEST_REQUIRE, as package testdb does.

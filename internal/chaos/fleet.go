@@ -91,8 +91,8 @@ func (q *process) kill() {
 }
 
 // termLimit is what a worker may take: its handlers' time, what they get to
-// return, and what the last outcomes get to be recorded.
-const termLimit = 20 * time.Second
+// return, what the last outcomes get to be recorded, and a busy machine.
+const termLimit = 30 * time.Second
 
 // term asks the process to end, and tells whether it did.
 func (q *process) term() bool {

@@ -19,7 +19,7 @@ import (
 
 const (
 	producerLoops = 3
-	perTx         = 8    // jobs, on average
+	perTx         = 12   // jobs, on average
 	enough        = 2500 // due jobs: the producers wait
 )
 
@@ -128,15 +128,15 @@ func (p *producer) enqueue(ctx context.Context, tx *gorm.DB, key string) ([]hist
 	}
 	var receipts []dispatcher.Receipt
 	var err error
-	switch kind := p.random.IntN(10); {
-	case kind < 3:
+	switch kind := p.random.IntN(20); {
+	case kind < 4:
 		if p.DB == "sqlite" { // they hold the only writer
 			for i := range list {
 				list[i].Work /= 10
 			}
 		}
 		receipts, err = dispatcher.EnqueueMany(ctx, tx, as(list, func(e errand) book { return book{e} }), opts...)
-	case kind < 4:
+	case kind < 5:
 		for i := range list {
 			list[i].Key = fmt.Sprint("key-", p.random.IntN(60))
 		}

@@ -96,6 +96,22 @@ func (r role) open(ctx context.Context) (*gorm.DB, error) {
 	}
 }
 
+// again calls run until it ends as it should. Workers and schedulers look at the
+// tables when they start, and say so if the database cannot be reached: what runs
+// an application starts it again.
+func again(ctx context.Context, run func() error) error {
+	for {
+		err := run()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		slog.Warn("run", "error", err)
+		if sleep(ctx, 200*time.Millisecond) != nil {
+			return nil
+		}
+	}
+}
+
 func (r role) random() *rand.Rand {
 	h := r.Seed
 	for _, c := range r.Name {

@@ -28,5 +28,5 @@ func (r role) schedule(ctx context.Context, db *gorm.DB) error {
 			return err
 		}
 	}
-	return s.Run(ctx)
+	return again(ctx, func() error { return s.Run(ctx) })
 }

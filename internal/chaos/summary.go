@@ -47,6 +47,9 @@ func (st *stage) check(s *summary, b *breaker) error {
 	s.DB, s.Version, s.Seed, s.For, s.Breaks = st.options.db, st.version, st.seed, st.last.String(), b.counts
 	s.Died, s.Stuck, s.Left = st.fleet.died.Load(), st.fleet.stuck.Load(), s.left
 	s.DrainedMS, s.DrainLimit = s.drained.Milliseconds(), s.drainLimit.Milliseconds()
+	for _, n := range s.Notes {
+		fmt.Fprintln(st.out, "run again", n)
+	}
 	for _, c := range s.Complaints {
 		fmt.Fprintln(st.out, "BROKEN:", c)
 	}

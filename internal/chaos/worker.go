@@ -39,20 +39,11 @@ func (r role) work(ctx context.Context, db *gorm.DB, log *history.Log) error {
 	if r.DB == "postgres" && r.random().IntN(2) == 0 {
 		c.Listener = pgnotify.New()
 	}
-	for {
-		w, err := jobs.NewWorker(db, reg, c)
-		if err != nil {
-			return err
-		}
-		err = w.Run(ctx)
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		// Run reads the tables when it starts; an application would be started again.
-		if sleep(ctx, 200*time.Millisecond) != nil {
-			return nil
-		}
+	w, err := jobs.NewWorker(db, reg, c)
+	if err != nil {
+		return err
 	}
+	return again(ctx, func() error { return w.Run(ctx) })
 }
 
 // handling is what all handlers do.

@@ -15,18 +15,20 @@ type order struct {
 	err chan error
 }
 
-// orders go to one goroutine that keeps its thread for ever: the kernel sends the
-// signal when the thread ends that has started the child.
 var orders = sync.OnceValue(func() chan<- order {
 	c := make(chan order)
-	go func() {
-		runtime.LockOSThread()
-		for o := range c {
-			o.err <- o.cmd.Start()
-		}
-	}()
+	go serve(c)
 	return c
 })
+
+// serve keeps its thread for ever: the kernel sends the signal when the thread ends
+// that has started the child.
+func serve(orders <-chan order) {
+	runtime.LockOSThread()
+	for o := range orders {
+		o.err <- o.cmd.Start()
+	}
+}
 
 // Start is cmd.Start, with the child in a process group of its own, and killed by
 // the kernel when this process ends, however that is.

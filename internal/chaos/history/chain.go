@@ -1,5 +1,7 @@
 package history
 
+import "fmt"
+
 // chain follows the diary of one job: every change must fit the one before it, and
 // every end of a claim the run that had it.
 func (c *checker) chain(id uint64, changes []Change) {
@@ -61,7 +63,11 @@ func (c *checker) reap(id uint64, d Change) {
 	}
 	if j := c.byID[id]; j != nil && !j.Tx && finishedLater(c.runs[id], r) {
 		c.RunAgain++
-		c.AfterWhichBreak[c.blame(r, d)]++
+		what := c.blame(r, d)
+		if c.AfterWhichBreak[what]++; c.AfterWhichBreak[what] <= 5 {
+			c.Notes = append(c.Notes, fmt.Sprintf("after %s: job %d, attempt %d of %s: begun at %d, ended %+d ms (%s), lease until %+d ms, reaped at %+d ms",
+				what, id, r.Attempt, r.Proc, r.At, (r.end-r.At)/1000, r.outcome, (d.WasUntil-r.At)/1000, (d.At-r.At)/1000))
+		}
 	}
 }
 

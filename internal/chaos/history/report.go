@@ -36,6 +36,7 @@ type Report struct {
 	AfterWhichBreak map[string]int `json:"run_again_after"`
 
 	Complaints []string `json:"-"` // the first of each count
+	Notes      []string `json:"-"` // the first runs that were run again after each break
 }
 
 // Broken tells how many promises were broken.
