@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	testdb.Main(m)
 }
 
 func start(kind testdb.Kind, dsn string) error {

@@ -247,7 +247,12 @@ func (s *adminServer) dropDatabase(name string) error {
 		_, err := s.pool.Exec("DROP DATABASE " + name + " WITH (FORCE)")
 		return err
 	}
-	rows, err := s.pool.Query("SELECT id FROM information_schema.processlist WHERE db = ?", name)
+	list := "SELECT id FROM information_schema.processlist WHERE db = ?"
+	if s.kind == MySQL {
+		// Its other list ends in an error while anybody sends a statement with an emoji.
+		list = "SELECT processlist_id FROM performance_schema.threads WHERE processlist_db = ? AND processlist_id IS NOT NULL"
+	}
+	rows, err := s.pool.Query(list, name)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package testdb_test
 
 import (
+	"context"
 	"database/sql"
 	"strings"
 	"testing"
@@ -93,10 +94,12 @@ func TestAgainAndOpenDSNLeadToTheSameDatabase(t *testing.T) {
 func TestDatabaseIsGoneAfterTheTest(t *testing.T) {
 	var kinds []testdb.Kind
 	var dsns []string
+	ctx, forget := context.WithCancel(context.Background())
+	defer forget()
 	testdb.Each(t, func(t *testing.T, db *gorm.DB) {
 		kinds, dsns = append(kinds, testdb.KindOf(db)), append(dsns, testdb.DSN(db))
 		// A forgotten transaction must not keep it.
-		if err := db.Begin().Exec("CREATE TABLE forgotten (id int)").Error; err != nil {
+		if err := db.WithContext(ctx).Begin().Exec("CREATE TABLE forgotten (id int)").Error; err != nil {
 			t.Fatal(err)
 		}
 	}, testdb.Servers)

@@ -155,6 +155,9 @@ func ExampleNew() {
 	if err != nil {
 		panic(err)
 	}
+	if pool, err := db.DB(); err == nil {
+		defer pool.Close()
+	}
 	_, err = jobs.NewWorker(db, handlers.NewRegistry(), jobs.Config{Listener: pgnotify.New()})
 	fmt.Println("ready:", err == nil)
 	// Output: ready: true
