@@ -57,7 +57,8 @@ func TestPromisesAreKeptWhileEverythingBreaks(t *testing.T) {
 					os.RemoveAll(dir)
 				}
 			})
-			o := options{db: db, last: 10 * time.Second, lease: 2 * time.Second, rate: 300, seed: *seed, keep: dir}
+			// Other packages are tested at the same time, and all with -race.
+			o := options{db: db, last: 10 * time.Second, lease: 2 * time.Second, rate: 300, seed: *seed, keep: dir, busy: 4}
 			if o.seed == 0 {
 				o.seed = rand.Uint64N(1_000_000) + 1
 			}

@@ -16,10 +16,11 @@ type drainage struct {
 }
 
 // What a worker that could not reach its database waits at most before it tries
-// again, and how many jobs a second the workers are trusted to run.
+// again, and how many jobs a second the workers are trusted to run on a machine
+// that has other things to do.
 const (
 	longestPause = 5500 * time.Millisecond
-	slowest      = 100
+	slowest      = 50
 )
 
 // longestDelay is that of the producers' jobs, and a bit: cutting it short would be
@@ -37,7 +38,7 @@ func (st *stage) drain(ctx context.Context) (d drainage) {
 	var left int64
 	st.db.Model(&models.Job{}).Where("state NOT IN ('completed','failed')").Count(&left)
 	d.left = int(left)
-	d.drainLimit = 4*st.lease + time.Second + longestPause + time.Duration(left)*time.Second/slowest
+	d.drainLimit = time.Duration(st.busy) * (4*st.lease + time.Second + longestPause + time.Duration(left)*time.Second/slowest)
 	overdue := "state IN ('pending','processing') AND available_at < " + st.ago() + " OR state = 'scheduled' AND due_at < " + st.ago()
 	st.awaitNone(ctx, "type <> 'tick' AND ("+overdue+")", began.Add(d.drainLimit+30*time.Second))
 	d.drained = time.Since(began).Round(time.Millisecond)

@@ -29,6 +29,7 @@ type options struct {
 	rate  int    // jobs enqueued a second
 	weak  bool   // give durability up, to see that this is found
 	keep  string // where the files go; empty: nowhere
+	busy  int    // how many times slower this machine may be
 }
 
 func main() {
@@ -43,6 +44,7 @@ func main() {
 	flag.IntVar(&o.rate, "rate", 600, "jobs to enqueue in a second")
 	flag.BoolVar(&o.weak, "weak", false, "give up the durability of commits: jobs must then be found lost")
 	flag.StringVar(&o.keep, "keep", "", "a new folder for the histories, the logs and the data, which are deleted otherwise")
+	flag.IntVar(&o.busy, "busy", 1, "how many times slower this machine may drain what is left")
 	flag.Parse()
 	if o.seed == 0 {
 		o.seed = rand.Uint64N(1_000_000) + 1

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"gorm.io/gorm"
+
+	"github.com/gormjobs/gormjobs/jobs"
 )
 
 // pause stops the producers while the workers have enough to do, so that what is
@@ -28,4 +30,14 @@ func (p *pause) watch() {
 		}
 		cancel()
 	}
+}
+
+// backlog is how many jobs are due in all queues, about.
+func backlog(ctx context.Context, db *gorm.DB) (int, error) {
+	waiting, err := jobs.Backlog(ctx, db, enough)
+	n := 0
+	for _, w := range waiting {
+		n += w.Due
+	}
+	return n, err
 }
