@@ -54,9 +54,16 @@ func openExample() *gorm.DB {
 	return db
 }
 
+func closeExample(db *gorm.DB) {
+	if pool, err := db.DB(); err == nil {
+		pool.Close()
+	}
+}
+
 // The job is there if and only if the user is.
 func ExampleEnqueue() {
 	db, ctx := openExample(), context.Background()
+	defer closeExample(db)
 	signUp := func(email string, fail error) error {
 		return db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 			user := User{Email: email}
@@ -85,6 +92,7 @@ func ExampleEnqueue() {
 // Enqueueing through the outer handle is the bug that this package refuses.
 func ExampleEnqueue_noTransaction() {
 	db, ctx := openExample(), context.Background()
+	defer closeExample(db)
 	_, err := dispatcher.Enqueue(ctx, db, SendWelcome{UserID: 1})
 	fmt.Println(errors.Is(err, dispatcher.ErrNoTransaction))
 	// Output: true
@@ -92,6 +100,7 @@ func ExampleEnqueue_noTransaction() {
 
 func ExampleEnqueueMany() {
 	db, ctx := openExample(), context.Background()
+	defer closeExample(db)
 	err := dispatcher.Transaction(ctx, db, func(tx *gorm.DB) error {
 		receipts, err := dispatcher.EnqueueMany(ctx, tx, []SendDigest{{UserID: 1}, {UserID: 2}, {UserID: 1}})
 		for i, r := range receipts {
@@ -110,6 +119,7 @@ func ExampleEnqueueMany() {
 // A second job of the key is no error: the receipt names the first.
 func ExampleUnique() {
 	db, ctx := openExample(), context.Background()
+	defer closeExample(db)
 	for range 2 {
 		r, err := dispatcher.EnqueueNow(ctx, db, SendWelcome{UserID: 7}, dispatcher.Unique("user 7"))
 		fmt.Println(r.ID, r.Duplicate, err)
@@ -121,6 +131,7 @@ func ExampleUnique() {
 
 func ExampleEnqueueNow() {
 	db, ctx := openExample(), context.Background()
+	defer closeExample(db)
 	_, err := dispatcher.EnqueueNow(ctx, db, SendWelcome{UserID: 7},
 		dispatcher.Queue("mail"), dispatcher.Delay(time.Hour), dispatcher.MaxAttempts(3))
 	if err != nil {
@@ -135,6 +146,7 @@ func ExampleEnqueueNow() {
 // An application's own option is a function.
 func ExampleOption() {
 	db, ctx := openExample(), context.Background()
+	defer closeExample(db)
 	urgent := func(r *dispatcher.Request) { r.Queue, r.Priority = "urgent", -10 }
 	if _, err := dispatcher.EnqueueNow(ctx, db, SendWelcome{UserID: 7}, urgent); err != nil {
 		log.Fatal(err)

@@ -28,9 +28,16 @@ func openExample() *gorm.DB {
 	return db
 }
 
+func closeExample(db *gorm.DB) {
+	if pool, err := db.DB(); err == nil {
+		pool.Close()
+	}
+}
+
 // Migrate is for every start of the application.
 func ExampleMigrate() {
 	db := openExample()
+	defer closeExample(db)
 	for range 2 {
 		if err := models.Migrate(db); err != nil {
 			log.Fatal(err)
@@ -43,6 +50,7 @@ func ExampleMigrate() {
 // Check is for applications that run their own migrations.
 func ExampleCheck() {
 	db := openExample()
+	defer closeExample(db)
 	err := models.Check(context.Background(), db)
 	var missing *models.MissingError
 	if errors.As(err, &missing) {
@@ -74,6 +82,7 @@ func ExampleDDL() {
 // Rows are ordinary GORM models.
 func ExampleJob() {
 	db := openExample()
+	defer closeExample(db)
 	if err := models.Migrate(db); err != nil {
 		log.Fatal(err)
 	}

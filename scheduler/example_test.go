@@ -33,6 +33,9 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	if pool, err := db.DB(); err == nil {
+		defer pool.Close()
+	}
 	if err := models.Migrate(db); err != nil {
 		log.Fatal(err)
 	}

@@ -66,7 +66,9 @@ func TestConfigThatCannotWorkIsRefused(t *testing.T) {
 			t.Errorf("New(%+v) = %v; want an error that says %q", c, err, says)
 		}
 	}
-	if _, err := scheduler.New(db.Begin(), scheduler.Config{}); !errors.Is(err, dispatcher.ErrInTransaction) {
+	tx := db.Begin()
+	defer tx.Rollback()
+	if _, err := scheduler.New(tx, scheduler.Config{}); !errors.Is(err, dispatcher.ErrInTransaction) {
 		t.Errorf("New in a transaction = %v; want ErrInTransaction", err)
 	}
 }
