@@ -102,7 +102,10 @@ func look(s *gorm.DB) (missing, error) {
 		}
 	}
 	for _, i := range indexes {
-		if i.on(s) != "" && !migrator.HasIndex(i.model, i.name(s)) {
+		// By the table's name: asked by model, GORM writes into the schema that all
+		// sessions share, and a worker and a scheduler may start at once.
+		table := i.model.(schema.TablerWithNamer).TableName(s.NamingStrategy)
+		if i.on(s) != "" && !migrator.HasIndex(table, i.name(s)) {
 			m.indexes = append(m.indexes, i)
 		}
 	}
