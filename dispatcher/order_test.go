@@ -60,7 +60,7 @@ func TestOppositeBatchesNeverDeadlock(t *testing.T) {
 		const rounds = 200
 		total, size := 0, 100
 		for round := range rounds {
-			if round == 20 && os.Getenv("GORMJOBS_TEST_LONG") == "" {
+			if round == 5 && os.Getenv("GORMJOBS_TEST_LONG") == "" {
 				size = 10 // without the order, the first round deadlocks
 			}
 			total += size
