@@ -17,14 +17,19 @@ import (
 
 // held keeps the files whose locks tell the watchers that their servers are in
 // use. The kernel ends a lock with its process, however that ends.
-var held []*os.File
+var held struct {
+	sync.Mutex
+	files []*os.File
+}
 
 // use takes part in the lock for the rest of the process.
 func use(dir string, kind Kind) error {
 	// A watcher that has the lock is stopping the server, which takes seconds.
 	f, err := lock(filepath.Join(dir, string(kind)), "use.lock", syscall.LOCK_SH, 2*time.Minute)
 	if err == nil {
-		held = append(held, f)
+		held.Lock()
+		defer held.Unlock()
+		held.files = append(held.files, f) // parallel tests may start two servers at once
 	}
 	return err
 }
