@@ -147,11 +147,15 @@ func (w *Worker) start(ctx context.Context) (stop func(), err error) {
 	}
 	check, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	if err := models.Check(check, w.db); err != nil {
+	s, err := session.In(check, w.db)
+	if err == nil {
+		err = models.Check(check, w.db)
+	}
+	if err != nil {
 		w.running.Store(false)
 		return nil, err
 	}
-	for _, warning := range dialect.Warnings(w.db.WithContext(check)) {
+	for _, warning := range dialect.Warnings(s) {
 		w.config.Logger.Warn("gormjobs: " + warning)
 	}
 	w.holds.reopen()
