@@ -61,7 +61,9 @@ func ExampleCheck() {
 
 // DDL prints what Migrate would run, for a tool that keeps migrations as files.
 func ExampleDDL() {
-	statements, err := models.DDL(openExample())
+	db := openExample()
+	defer closeExample(db)
+	statements, err := models.DDL(db)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -121,7 +121,11 @@ func handle(t testing.TB, kind Kind, dsn string, s settings) *gorm.DB {
 		t.Fatalf("open %s: %v", kind, err)
 	}
 	remember(db)
-	t.Cleanup(func() { closePool(db) })
+	pool, err := db.DB()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pool.Close() }) // of which the test may have made something else
 	return db
 }
 
