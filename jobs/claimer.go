@@ -82,13 +82,16 @@ func (c *Claimer) Claim(ctx context.Context, limit int) ([]models.Job, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
-	return c.claim(ctx, limit)
+	jobs, _, err := c.claim(ctx, limit)
+	return jobs, err
 }
 
-func (c *Claimer) claim(ctx context.Context, limit int) ([]models.Job, error) {
+// claim also returns when the leases began at the earliest, by the local clock:
+// not before the transaction had, which on SQLite waits for the writer.
+func (c *Claimer) claim(ctx context.Context, limit int) (jobs []models.Job, began time.Time, err error) {
 	token := c.config.Name + "." + strconv.FormatUint(c.claims.Add(1), 36)
-	var jobs []models.Job
-	err := session.Transaction(ctx, c.db, func(tx *gorm.DB) (err error) {
+	err = session.Transaction(ctx, c.db, func(tx *gorm.DB) (err error) {
+		began = time.Now()
 		if dialect.UpdateReturns(tx) {
 			jobs, err = c.claimReturning(tx, limit, token)
 		} else {
@@ -97,12 +100,12 @@ func (c *Claimer) claim(ctx context.Context, limit int) ([]models.Job, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("claim from %s: %w", c.config.Queue, err)
+		return nil, began, fmt.Errorf("claim from %s: %w", c.config.Queue, err)
 	}
 	slices.SortFunc(jobs, func(a, b models.Job) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.AvailableAt, b.AvailableAt), cmp.Compare(a.ID, b.ID))
 	})
-	return jobs, nil
+	return jobs, began, nil
 }
 
 // pending is the read of a claim. It needs no clock, since what is not due is

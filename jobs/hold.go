@@ -32,9 +32,8 @@ type holds struct {
 	ended error // why handlers have no more time; nil: they have
 }
 
-// add takes claimed jobs in. The lease began at the latest when the claim was
-// sent.
-func (h *holds) add(jobs []models.Job, sent time.Time, lease time.Duration) []*hold {
+// add takes claimed jobs in, whose leases began at the earliest at began.
+func (h *holds) add(jobs []models.Job, began time.Time, lease time.Duration) []*hold {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.all == nil {
@@ -42,7 +41,7 @@ func (h *holds) add(jobs []models.Job, sent time.Time, lease time.Duration) []*h
 	}
 	added := make([]*hold, len(jobs))
 	for i := range jobs {
-		added[i] = &hold{job: jobs[i], leaseEnd: sent.Add(lease)}
+		added[i] = &hold{job: jobs[i], leaseEnd: began.Add(lease)}
 		h.all[added[i]] = struct{}{}
 	}
 	return added
@@ -65,11 +64,12 @@ func (h *holds) list() []*hold {
 }
 
 // begin notes that o's handler starts. It must not if the job was lost while it
-// waited for its turn.
+// waited for its turn, or if its lease is over: the answer to the claim came late,
+// or the process was stopped, and somebody else may have the job.
 func (h *holds) begin(o *hold, cancel context.CancelCauseFunc) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if o.lost {
+	if o.lost || !time.Now().Before(o.leaseEnd) {
 		return false
 	}
 	o.cancel, o.running = cancel, true

@@ -36,7 +36,6 @@ type queueLoop struct {
 
 type claim struct {
 	holds []*hold
-	took  time.Duration
 	err   error
 }
 
@@ -160,9 +159,8 @@ func (l *queueLoop) claim(ctx context.Context) {
 func (l *queueLoop) claimNow(ctx context.Context, n int) claim {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	sent := time.Now()
-	jobs, err := l.claimer.claim(ctx, n)
-	return claim{l.w.holds.add(jobs, sent, l.w.config.Lease), time.Since(sent), err}
+	jobs, began, err := l.claimer.claim(ctx, n)
+	return claim{l.w.holds.add(jobs, began, l.w.config.Lease), err}
 }
 
 // take takes a claim's jobs in.
