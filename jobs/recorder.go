@@ -99,6 +99,8 @@ func (r *recorder) run(ctx context.Context) {
 				r.writeApart(ctx)
 			}
 		case flushed = <-r.flush:
+			// A shutdown has seconds: the pause may be most of them.
+			r.retryAt, r.trouble.step = time.Time{}, 0
 		}
 	}
 }
@@ -279,6 +281,7 @@ func (r *recorder) renew(ctx context.Context) {
 			return
 		}
 		r.renewals.over()
+		r.retryAt = time.Time{} // the database answers: outcomes wait no longer
 		all = all[n:]
 	}
 }
