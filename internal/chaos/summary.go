@@ -43,7 +43,7 @@ func (st *stage) check(s *summary, b *breaker) error {
 	if err != nil {
 		return err
 	}
-	s.Report = history.Check(events, rows, history.Options{Slack: slack, TickEvery: entries})
+	s.Report = history.Check(events, rows, history.Options{Slack: slack, TickEvery: entries, OneWriter: st.server == nil})
 	s.DB, s.Version, s.Seed, s.For, s.Breaks = st.options.db, st.version, st.seed, st.last.String(), b.counts
 	s.Died, s.Stuck, s.Left = st.fleet.died.Load(), st.fleet.stuck.Load(), s.left
 	s.DrainedMS, s.DrainLimit = s.drained.Milliseconds(), s.drainLimit.Milliseconds()

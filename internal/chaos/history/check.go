@@ -11,6 +11,8 @@ type Options struct {
 	// Slack is how far the machine's clock and the database's may be apart: SQLite's
 	// is cut to milliseconds.
 	Slack time.Duration
+	// OneWriter: a process that is stopped or killed may have held up all others.
+	OneWriter bool
 	// TickEvery is the distance of an entry's ticks.
 	TickEvery map[string]time.Duration
 }
@@ -18,7 +20,8 @@ type Options struct {
 // checker has all witnesses by job.
 type checker struct {
 	Report
-	slack int64
+	slack     int64
+	oneWriter bool
 
 	byRef    map[string]*Job
 	byID     map[uint64]*Job
@@ -47,7 +50,7 @@ type runKey struct {
 // Check compares the witnesses.
 func Check(events []Event, rows Rows, o Options) Report {
 	c := &checker{
-		slack: o.Slack.Microseconds(),
+		slack: o.Slack.Microseconds(), oneWriter: o.OneWriter,
 		byRef: map[string]*Job{}, byID: map[uint64]*Job{}, runs: map[uint64][]*run{}, diary: map[uint64][]Change{},
 		failures: map[uint64][]int{}, effects: map[uint64][]Effect{}, delays: map[string]int64{}, exits: map[string]int64{},
 	}

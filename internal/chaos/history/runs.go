@@ -28,16 +28,16 @@ func (c *checker) checkRuns(id uint64, runs []*run) {
 }
 
 // blame names the break that made a run lose its job: the last one of its own
-// process, or else the last that was felt by all. A server's may have ended just
-// before, while the worker still paused.
+// process, or else the last that was felt by all. It may have ended just before,
+// while the worker still paused.
 func (c *checker) blame(r *run, reap Change) string {
 	own, all := "", "nothing that was broken"
 	for _, b := range c.breaks {
 		switch {
-		case b.At > reap.At:
-		case b.Ref == r.Proc && b.Until >= r.At:
+		case b.At > reap.At || b.Until < r.At-1_000_000:
+		case b.Ref == r.Proc:
 			own = b.What
-		case b.Ref == "" && b.Until >= r.At-1_000_000:
+		case b.Ref == "" || c.oneWriter:
 			all = b.What
 		}
 	}
