@@ -1,6 +1,7 @@
 package dispatcher_test
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"testing"
@@ -62,10 +63,13 @@ func TestJobFollowsTheTransactionUnderDBResolver(t *testing.T) {
 			testdb.Each(t, func(t *testing.T, db *gorm.DB) {
 				migrateOrders(t, db)
 				replica := testdb.Open(t, testdb.KindOf(db), testdb.Empty) // it has no tables
-				err := db.Use(dbresolver.Register(dbresolver.Config{Replicas: []gorm.Dialector{replica.Dialector}}))
-				if err != nil {
+				resolver := dbresolver.Register(dbresolver.Config{Replicas: []gorm.Dialector{replica.Dialector}})
+				if err := db.Use(resolver); err != nil {
 					t.Fatal(err)
 				}
+				t.Cleanup(func() {
+					resolver.Call(func(pool gorm.ConnPool) error { return pool.(*sql.DB).Close() })
+				})
 				commitsAndRollsBack(t, db, testdb.Again(t, db))
 				if r, err := dispatcher.EnqueueNow(t.Context(), db, welcome{8}, dispatcher.Unique("k")); err != nil || r.Duplicate {
 					t.Errorf("EnqueueNow = %+v, %v; want a new job", r, err)
