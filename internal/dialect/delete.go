@@ -23,7 +23,7 @@ func DeleteByList(db *gorm.DB, table, column, index string, ids []uint64, guard 
 		vars[i] = id
 	}
 	return clause.Expr{
-		SQL:  "DELETE t FROM (" + list + ") d STRAIGHT_JOIN " + quoted + " t FORCE INDEX (`" + index + "`) ON t." + column + " = d.listed WHERE " + guard,
+		SQL:  "DELETE t FROM (" + list + ") d STRAIGHT_JOIN " + quoted + " t " + forceIndex(index) + " ON t." + column + " = d.listed WHERE " + guard,
 		Vars: vars,
 	}
 }

@@ -99,7 +99,11 @@ func Hint(db *gorm.DB, index string) clause.Expression {
 	if db.Name() != mysql {
 		return hint("")
 	}
-	return hint("FORCE INDEX (`" + strings.ReplaceAll(index, "`", "``") + "`)")
+	return hint(forceIndex(index))
+}
+
+func forceIndex(name string) string {
+	return "FORCE INDEX (`" + strings.ReplaceAll(name, "`", "``") + "`)"
 }
 
 // hint is a gorm.StatementModifier that puts its text behind the table's name.
