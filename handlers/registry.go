@@ -3,9 +3,11 @@ package handlers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -183,7 +185,23 @@ func zero[T models.Payload]() T {
 func decode[T models.Payload](job *models.Job) (T, error) {
 	payload := zero[T]()
 	if err := json.Unmarshal([]byte(job.Payload), &payload); err != nil {
-		return payload, fmt.Errorf("decode the payload of job %d into a %T: %w", job.ID, payload, err)
+		return payload, fmt.Errorf("decode the payload of job %d into a %T: %w", job.ID, payload, withoutValue(err))
 	}
 	return payload, nil
+}
+
+// withoutValue takes what the payload holds out of a decoding error, which is
+// recorded and logged.
+func withoutValue(err error) error {
+	var mismatch *json.UnmarshalTypeError
+	var noTime *time.ParseError
+	switch {
+	case errors.As(err, &mismatch):
+		clean := *mismatch
+		clean.Value, _, _ = strings.Cut(mismatch.Value, " ") // "number 4111111111111111"
+		return &clean
+	case errors.As(err, &noTime):
+		return fmt.Errorf("a time is not in the form %q", noTime.Layout)
+	}
+	return err
 }
