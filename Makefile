@@ -1,7 +1,8 @@
 .DEFAULT_GOAL := help
-.PHONY: help test test-long check demo servers-stop
+.PHONY: help test test-long check vuln demo servers-stop
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 # Two test binaries at once: they share the database servers, and these want
 # processors too. Not from the cache: the servers may have changed.
@@ -27,6 +28,9 @@ check: ## gofmt, go vet, staticcheck, documentation
 	go vet ./...
 	go run $(STATICCHECK) ./...
 	go test ./internal/docs
+
+vuln: ## look for known vulnerabilities in what is linked, in the database at vuln.go.dev
+	go run $(GOVULNCHECK) ./...
 
 demo: ## watch jobs being enqueued, run, retried and shut down, on SQLite
 	@go run ./examples/signup -demo
