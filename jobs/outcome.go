@@ -3,8 +3,11 @@ package jobs
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -71,14 +74,18 @@ type written struct {
 // has locked holds up nobody: it is left out and reported as busy.
 func record(tx *gorm.DB, batch []outcome) (written, error) {
 	slices.SortStableFunc(batch, func(a, b outcome) int { return cmp.Compare(a.id, b.id) })
-	held, err := lockHeld(tx, batch)
-	if err != nil {
-		return written{}, err
+	held, write := batch, updateHeld
+	if !dialect.LocksInUpdate(tx) {
+		var err error
+		if held, err = lockHeld(tx, batch); err != nil {
+			return written{}, err
+		}
+		write = update
 	}
 	var won []outcome
 	var failures []outcome
 	for _, group := range groups(held) {
-		rows, err := update(tx, group)
+		rows, err := write(tx, group)
 		if err != nil {
 			return written{}, err
 		}
@@ -100,11 +107,17 @@ func groups(batch []outcome) [][]outcome {
 		after     time.Duration
 		keepPlace bool
 		single    fenceKey // of an outcome that has an error text of its own
+		again     int      // of a job with more than one: ids are unique in a statement
 	}
 	index := map[key]int{}
 	var all [][]outcome
-	for _, o := range batch {
-		k := key{o.verb, o.after, o.keepPlace, fenceKey{}}
+	again := 0
+	for n, o := range batch {
+		again++
+		if n == 0 || batch[n-1].id != o.id {
+			again = 0
+		}
+		k := key{o.verb, o.after, o.keepPlace, fenceKey{}, again}
 		if o.verb == retry || o.verb == fail {
 			k.single = o.fence()
 		}
@@ -183,6 +196,81 @@ func update(tx *gorm.DB, group []outcome) ([]outcome, error) {
 		}
 	}
 	return pick(group, rows), nil
+}
+
+// updateHeld is lockHeld and update in one statement, for PostgreSQL. Its text is
+// the same for any number of ids, so that it is prepared once, and the tokens are
+// looked up in an object: a list of pairs is compared with every row of it. The
+// ids are an array and no join, so that no plan can begin with all processing rows.
+func updateHeld(tx *gorm.DB, group []outcome) ([]outcome, error) {
+	ids, tokens := make([]byte, 0, 8*len(group)), make([]byte, 0, 64*len(group))
+	byID := make(map[uint64]outcome, len(group))
+	for n, o := range group {
+		byID[o.id] = o
+		ids = append(ids, ",{"[b2i(n == 0)])
+		ids = strconv.AppendUint(ids, o.id, 10)
+		tokens = append(tokens, ",{"[b2i(n == 0)], '"')
+		tokens = strconv.AppendUint(tokens, o.id, 10)
+		tokens = append(tokens, `":`...)
+		tokens = appendJSON(tokens, o.token)
+	}
+	ids, tokens = append(ids, '}'), append(tokens, '}')
+	set, args := assignments(columnsOf(tx, group[0]))
+	table := tx.Statement.Quote(models.JobsTable(tx))
+	args = append(args, string(ids), string(tokens), string(tokens))
+	const guard = "state = 'processing' AND reserved_by = CAST(? AS jsonb) ->> CAST(id AS text)"
+	rows, err := tx.Raw("UPDATE "+table+" SET "+set+" WHERE id = ANY(ARRAY(SELECT id FROM "+table+
+		" WHERE id = ANY(CAST(? AS bigint[])) AND "+guard+" ORDER BY id FOR UPDATE SKIP LOCKED)) AND "+guard+
+		" RETURNING id", args...).Rows()
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	won := make([]outcome, 0, len(group))
+	for rows.Next() {
+		var id uint64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		won = append(won, byID[id])
+	}
+	return won, rows.Err()
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// appendJSON appends s as a JSON string.
+func appendJSON(to []byte, s string) []byte {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // a string has a JSON form
+	}
+	return append(to, b...)
+}
+
+// assignments is the text of a SET, in the order of the names: one text for one
+// verb.
+func assignments(set map[string]any) (text string, args []any) {
+	var b strings.Builder
+	for n, name := range slices.Sorted(maps.Keys(set)) {
+		if n > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(name + " = ")
+		if e, ok := set[name].(clause.Expr); ok {
+			b.WriteString(e.SQL)
+			args = append(args, e.Vars...)
+		} else {
+			b.WriteByte('?')
+			args = append(args, set[name])
+		}
+	}
+	return b.String(), args
 }
 
 // columnsOf is what an outcome changes. The token stays on the row, so that a

@@ -79,6 +79,11 @@ func PartialIndexes(db *gorm.DB) bool { return db.Name() != mysql }
 // and on MariaDB GORM's clause.Returning is a syntax error.
 func UpdateReturns(db *gorm.DB) bool { return db.Name() != mysql }
 
+// LocksInUpdate tells whether an UPDATE can lock the rows it is about to write,
+// leaving out those that somebody else has locked. MySQL refuses to read the
+// table that it updates.
+func LocksInUpdate(db *gorm.DB) bool { return db.Name() == postgres }
+
 // InsertReturns tells whether INSERT … RETURNING gives the ids. On MySQL GORM
 // guesses them from the first one, wrongly after a conflict or with
 // auto_increment_increment above 1.
