@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,7 +13,6 @@ import (
 	"time"
 
 	"gorm.io/gorm"
-	"gorm.io/gorm/clause"
 
 	"github.com/gormjobs/gormjobs/internal/dialect"
 	"github.com/gormjobs/gormjobs/internal/session"
@@ -121,39 +121,58 @@ func (c *Claimer) pending(tx *gorm.DB, limit int) *gorm.DB {
 // claimReturning is the claim of PostgreSQL and SQLite, in one statement. The
 // common table expression is materialized: PostgreSQL may run a plain subquery
 // once for every row of the table, and each time lock and take other jobs.
+//
+// It is raw, and read by hand, because GORM's way from a row into a struct was a
+// quarter of a worker's time.
 func (c *Claimer) claimReturning(tx *gorm.DB, limit int, token string) ([]models.Job, error) {
-	var jobs []models.Job
-	err := tx.Model(&jobs).
-		Clauses(dialect.With("claimed", c.pending(tx, limit).Select("id")), clause.Returning{}).
-		Where("id IN (SELECT id FROM claimed) AND state = 'pending'").
-		Updates(map[string]any{
-			"state":          models.Processing,
-			"attempts":       gorm.Expr("attempts + 1"),
-			"reserved_by":    token,
-			"reserved_at":    now(tx, 0),
-			"reserved_until": now(tx, c.config.Lease),
-		}).Error
-	return jobs, err
+	table := tx.Statement.Quote(models.JobsTable(tx))
+	lock := ""
+	if dialect.LocksRows(tx) {
+		lock = " FOR UPDATE SKIP LOCKED"
+	}
+	return c.read(limit, token, tx.Raw("WITH claimed AS MATERIALIZED (SELECT id FROM "+table+
+		" WHERE state = 'pending' AND queue = ? ORDER BY priority, available_at, id LIMIT ?"+lock+") UPDATE "+table+
+		" SET state = 'processing', attempts = attempts + 1, reserved_by = ?, reserved_at = "+dialect.Now(tx)+
+		", reserved_until = "+dialect.Now(tx)+" + ? WHERE id IN (SELECT id FROM claimed) AND state = 'pending' RETURNING "+claimedColumns+", reserved_at",
+		c.config.Queue, limit, token, c.config.Lease.Microseconds()))
+}
+
+// read reads the rows of a claim. What the claim itself has set or asked for is
+// not read.
+func (c *Claimer) read(limit int, token string, query *gorm.DB) ([]models.Job, error) {
+	rows, err := query.Rows()
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	jobs := make([]models.Job, 0, min(limit, 64))
+	for rows.Next() {
+		jobs = append(jobs, models.Job{State: models.Processing, Queue: c.config.Queue, ReservedBy: token})
+		j := &jobs[len(jobs)-1]
+		var lastError sql.NullString
+		if err := rows.Scan(&j.ID, &j.Type, &j.Priority, &j.Payload, &j.Metadata, &j.Attempts, &j.MaxAttempts,
+			&j.AvailableAt, &lastError, &j.UniqueKey, &j.UniqueLive, &j.CreatedAt, &j.ReservedAt); err != nil {
+			return nil, err
+		}
+		j.LastError = lastError.String
+		j.ReservedUntil = j.ReservedAt + models.Timestamp(c.config.Lease.Microseconds())
+	}
+	// A stream of rows that breaks half-way is an error here, and must be: the
+	// server has rolled the transaction back by then.
+	return jobs, rows.Err()
 }
 
 // claimSelected is the claim of MySQL and MariaDB, which have no UPDATE …
 // RETURNING: the rows are read and locked, then written by their ids.
 func (c *Claimer) claimSelected(tx *gorm.DB, limit int, token string) ([]models.Job, error) {
-	var jobs []models.Job
-	columns := claimedColumns + ", " + dialect.Now(tx) + " AS reserved_at"
-	// A stream of rows that breaks half-way is an error here, and must be: the
-	// server has rolled the transaction back by then.
-	if err := c.pending(tx, limit).Select(columns).Find(&jobs).Error; err != nil || len(jobs) == 0 {
+	jobs, err := c.read(limit, token, c.pending(tx, limit).Select(claimedColumns+", "+dialect.Now(tx)))
+	if err != nil || len(jobs) == 0 {
 		return nil, err
 	}
 	ids := make([]uint64, len(jobs))
 	for i := range jobs {
-		j := &jobs[i]
-		ids[i] = j.ID
-		j.State = models.Processing
-		j.Attempts++
-		j.ReservedBy = token
-		j.ReservedUntil = j.ReservedAt + models.Timestamp(c.config.Lease.Microseconds())
+		ids[i] = jobs[i].ID
+		jobs[i].Attempts++
 	}
 	slices.Sort(ids)
 	update := tx.Model(&models.Job{}).Clauses(dialect.ByID(tx)).
@@ -177,7 +196,6 @@ func (c *Claimer) claimSelected(tx *gorm.DB, limit int, token string) ([]models.
 // errTorn ends a claim whose write did not find the rows that its read locked.
 var errTorn = errors.New("the rows of the claim changed under its locks")
 
-// claimedColumns are all but reserved_at, which claimSelected reads from the
-// clock.
-const claimedColumns = "id, state, queue, type, priority, payload, metadata, attempts, max_attempts, " +
-	"available_at, due_at, reserved_by, reserved_until, finished_at, last_error, unique_key, unique_live, created_at"
+// claimedColumns are what read reads, before reserved_at. Of what it leaves out, a
+// pending row has NULL in due_at and finished_at.
+const claimedColumns = "id, type, priority, payload, metadata, attempts, max_attempts, available_at, last_error, unique_key, unique_live, created_at"
