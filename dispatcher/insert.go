@@ -82,11 +82,16 @@ func chunks(rows []row, indexes []int) [][]int {
 func insertPlain(s *gorm.DB, rows []row, chunk []int, receipts []Receipt) error {
 	var b strings.Builder
 	var args []any
-	for n, i := range chunk {
-		if n > 0 {
-			b.WriteString(", ")
+	if len(chunk) > 1 && dialect.TakesArrays(s) && alike(rows, chunk) {
+		args = arrayValues(&b, s, rows, chunk)
+	} else {
+		b.WriteString("VALUES ")
+		for n, i := range chunk {
+			if n > 0 {
+				b.WriteString(", ")
+			}
+			args = rows[i].values(&b, args, s, nil)
 		}
-		args = rows[i].values(&b, args, s, nil)
 	}
 	ids, err := insertReturning(s, "INSERT INTO ", b.String(), "", args, len(chunk), rows[chunk[0]].queue)
 	if err != nil {
@@ -101,10 +106,56 @@ func insertPlain(s *gorm.DB, rows []row, chunk []int, receipts []Receipt) error 
 	return nil
 }
 
+// alike tells whether the rows differ in nothing but their payloads.
+func alike(rows []row, chunk []int) bool {
+	first := rows[chunk[0]]
+	for _, i := range chunk[1:] {
+		r := rows[i]
+		r.payload, r.bytes = first.payload, first.bytes
+		if r != first {
+			return false
+		}
+	}
+	return true
+}
+
+// arrayValues are rows that are alike, as one array of payloads: one text for any
+// number of jobs, which the server prepares once, and a tenth of its parsing.
+func arrayValues(b *strings.Builder, s *gorm.DB, rows []row, chunk []int) []any {
+	size := 2
+	for _, i := range chunk {
+		size += len(rows[i].payload) + len(rows[i].payload)/8 + 3
+	}
+	payloads := make([]byte, 0, size)
+	for n, i := range chunk {
+		payloads = append(payloads, ',', '"')
+		if n == 0 {
+			payloads[0] = '{'
+		}
+		for p := rows[i].payload; p != ""; {
+			k := strings.IndexAny(p, `"\\`)
+			if k < 0 {
+				payloads = append(payloads, p...)
+				break
+			}
+			payloads = append(append(payloads, p[:k]...), '\\', p[k])
+			p = p[k+1:]
+		}
+		payloads = append(payloads, '"')
+	}
+	payloads = append(payloads, '}')
+	r := rows[chunk[0]]
+	b.WriteString("SELECT ?, ?, CAST(? AS smallint), CAST(p AS json), CAST(? AS json), CAST(? AS bigint), NULL, NULL, ")
+	args := r.times(b, []any{r.queue, r.jobType, r.priority, r.metadata, r.maxAttempts}, s)
+	b.WriteString(" FROM unnest(CAST(? AS text[])) WITH ORDINALITY AS u(p, n) ORDER BY n")
+	return append(args, string(payloads))
+}
+
 // insertUnique inserts r unless its key is taken. No statement here fails by the
 // constraint: that would abort the caller's whole transaction on PostgreSQL.
 func insertUnique(s *gorm.DB, r row, hash string) (Receipt, error) {
 	var b strings.Builder
+	b.WriteString("VALUES ")
 	args := r.values(&b, nil, s, &hash)
 	verb, tail := dialect.InsertOrSkip(s)
 	// More than once only if the key's job finishes between the two statements.
@@ -131,12 +182,19 @@ func insertUnique(s *gorm.DB, r row, hash string) (Receipt, error) {
 	return Receipt{}, fmt.Errorf("the unique key of %s is taken and freed faster than it can be read", r.jobType)
 }
 
-// values appends the row's placeholders to b and its arguments to args. Whether a
-// job is due, and since when, is decided by the database's clock.
+// values appends the row's placeholders to b and its arguments to args.
 func (r row) values(b *strings.Builder, args []any, s *gorm.DB, hash *string) []any {
-	now := dialect.Now(s)
 	b.WriteString("(?, ?, ?, ?, ?, ?, ?, ?, ")
 	args = append(args, r.queue, r.jobType, r.priority, r.payload, r.metadata, r.maxAttempts, hash, hash)
+	args = r.times(b, args, s)
+	b.WriteByte(')')
+	return args
+}
+
+// times appends the columns from state on. Whether a job is due, and since when,
+// is decided by the database's clock.
+func (r row) times(b *strings.Builder, args []any, s *gorm.DB) []any {
+	now := dialect.Now(s)
 	switch {
 	case r.at > 0:
 		fmt.Fprintf(b, "CASE WHEN ? > %s THEN 'scheduled' ELSE 'pending' END, CASE WHEN ? > %s THEN ? ELSE %s END, NULLIF(CASE WHEN ? > %s THEN ? ELSE %s END, %s)", now, now, now, now, now, now)
@@ -147,7 +205,7 @@ func (r row) values(b *strings.Builder, args []any, s *gorm.DB, hash *string) []
 	default:
 		fmt.Fprintf(b, "'pending', %s, NULL", now)
 	}
-	fmt.Fprintf(b, ", %s, 0)", now)
+	fmt.Fprintf(b, ", %s, 0", now)
 	return args
 }
 
@@ -155,7 +213,7 @@ func (r row) values(b *strings.Builder, args []any, s *gorm.DB, hash *string) []
 // were inserted, in their order. It is raw because GORM's Create can neither take
 // the database's now for a column nor say on every database which ids it gave.
 func insertReturning(s *gorm.DB, verb, values, tail string, args []any, n int, queue string) ([]uint64, error) {
-	sql := verb + s.Statement.Quote(models.JobsTable(s)) + " (" + columns + ") VALUES " + values + tail
+	sql := verb + s.Statement.Quote(models.JobsTable(s)) + " (" + columns + ") " + values + tail
 	if dialect.InsertReturns(s) {
 		sql += " RETURNING id"
 		if notify := notification(s); notify != "" {

@@ -84,6 +84,10 @@ func UpdateReturns(db *gorm.DB) bool { return db.Name() != mysql }
 // table that it updates.
 func LocksInUpdate(db *gorm.DB) bool { return db.Name() == postgres }
 
+// TakesArrays tells whether a column of values can be one argument, an array in
+// the server's text form. A statement of a thousand rows has thousands otherwise.
+func TakesArrays(db *gorm.DB) bool { return db.Name() == postgres }
+
 // InsertReturns tells whether INSERT … RETURNING gives the ids. On MySQL GORM
 // guesses them from the first one, wrongly after a conflict or with
 // auto_increment_increment above 1.
