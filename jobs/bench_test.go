@@ -1,0 +1,100 @@
+package jobs // a batch of outcomes is written by nothing exported
+
+import (
+	"fmt"
+	"testing"
+
+	"gorm.io/gorm"
+
+	"github.com/gormjobs/gormjobs/dispatcher"
+	"github.com/gormjobs/gormjobs/internal/session"
+	"github.com/gormjobs/gormjobs/internal/testdb"
+	"github.com/gormjobs/gormjobs/models"
+)
+
+type benchmarked struct {
+	N   int    `json:"n"`
+	Pad string `json:"pad"`
+}
+
+func (benchmarked) JobType() string { return "benchmarked" }
+
+// onEach runs a benchmark on each database that can be had.
+func onEach(b *testing.B, fn func(b *testing.B, db *gorm.DB)) {
+	for _, kind := range []testdb.Kind{testdb.SQLite, testdb.Postgres, testdb.MySQL, testdb.MariaDB} {
+		b.Run(string(kind), func(b *testing.B) { fn(b, testdb.Open(b, kind)) })
+	}
+}
+
+const hundred = 100
+
+func fill(b *testing.B, db *gorm.DB) {
+	b.Helper()
+	ps := make([]benchmarked, hundred)
+	for i := range ps {
+		ps[i] = benchmarked{i, fmt.Sprintf("%150d", i)}
+	}
+	if err := db.Transaction(func(tx *gorm.DB) error {
+		_, err := dispatcher.EnqueueMany(b.Context(), tx, ps)
+		return err
+	}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func claimHundred(b *testing.B, c *Claimer) []models.Job {
+	b.Helper()
+	got, err := c.Claim(b.Context(), hundred)
+	if err != nil || len(got) != hundred {
+		b.Fatalf("Claim = %d jobs, %v; want %d", len(got), err, hundred)
+	}
+	return got
+}
+
+func newBenchClaimer(b *testing.B, db *gorm.DB) *Claimer {
+	b.Helper()
+	c, err := NewClaimer(db, ClaimerConfig{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return c
+}
+
+// BenchmarkClaim is a claim of 100 jobs.
+func BenchmarkClaim(b *testing.B) {
+	onEach(b, func(b *testing.B, db *gorm.DB) {
+		c := newBenchClaimer(b, db)
+		b.ReportAllocs()
+		for b.Loop() {
+			b.StopTimer()
+			fill(b, db)
+			b.StartTimer()
+			claimHundred(b, c)
+		}
+	})
+}
+
+// BenchmarkRecord is a batch of 100 completions.
+func BenchmarkRecord(b *testing.B) {
+	onEach(b, func(b *testing.B, db *gorm.DB) {
+		c := newBenchClaimer(b, db)
+		b.ReportAllocs()
+		for b.Loop() {
+			b.StopTimer()
+			fill(b, db)
+			batch := make([]outcome, 0, hundred)
+			for _, j := range claimHundred(b, c) {
+				batch = append(batch, outcomeOf(&j, complete))
+			}
+			b.StartTimer()
+			var w written
+			err := session.Transaction(b.Context(), db, func(tx *gorm.DB) (err error) {
+				w, err = record(tx, batch)
+				return err
+			})
+			if err != nil || len(w.recorded) != hundred {
+				b.Fatalf("record = %d recorded, %v; want %d", len(w.recorded), err, hundred)
+			}
+		}
+	})
+}
