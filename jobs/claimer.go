@@ -39,6 +39,7 @@ type Claimer struct {
 	db     *gorm.DB
 	config ClaimerConfig
 	claims *atomic.Uint64
+	edge   *edge // of a worker, which claims one at a time; nil: claims begin at the start
 }
 
 // NewClaimer returns a claimer on db, which must not be in a transaction.
@@ -90,10 +91,11 @@ func (c *Claimer) Claim(ctx context.Context, limit int) ([]models.Job, error) {
 // not before the transaction had, which on SQLite waits for the writer.
 func (c *Claimer) claim(ctx context.Context, limit int) (jobs []models.Job, began time.Time, err error) {
 	token := c.config.Name + "." + strconv.FormatUint(c.claims.Add(1), 36)
+	var next edge
 	err = session.Transaction(ctx, c.db, func(tx *gorm.DB) (err error) {
 		began = time.Now()
 		if dialect.UpdateReturns(tx) {
-			jobs, err = c.claimReturning(tx, limit, token)
+			jobs, next, err = c.claimFrom(tx, limit, token)
 		} else {
 			jobs, err = c.claimSelected(tx, limit, token)
 		}
@@ -102,10 +104,16 @@ func (c *Claimer) claim(ctx context.Context, limit int) (jobs []models.Job, bega
 	if err != nil {
 		return nil, began, fmt.Errorf("claim from %s: %w", c.config.Queue, err)
 	}
-	slices.SortFunc(jobs, func(a, b models.Job) int {
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.AvailableAt, b.AvailableAt), cmp.Compare(a.ID, b.ID))
-	})
+	if c.edge != nil {
+		*c.edge = next
+	}
+	slices.SortFunc(jobs, inOrder)
 	return jobs, began, nil
+}
+
+// inOrder compares two jobs by their places in a queue.
+func inOrder(a, b models.Job) int {
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.AvailableAt, b.AvailableAt), cmp.Compare(a.ID, b.ID))
 }
 
 // pending is the read of a claim. It needs no clock, since what is not due is
@@ -124,17 +132,23 @@ func (c *Claimer) pending(tx *gorm.DB, limit int) *gorm.DB {
 //
 // It is raw, and read by hand, because GORM's way from a row into a struct was a
 // quarter of a worker's time.
-func (c *Claimer) claimReturning(tx *gorm.DB, limit int, token string) ([]models.Job, error) {
+func (c *Claimer) claimReturning(tx *gorm.DB, limit int, token string, after *place) ([]models.Job, error) {
 	table := tx.Statement.Quote(models.JobsTable(tx))
 	lock := ""
 	if dialect.LocksRows(tx) {
 		lock = " FOR UPDATE SKIP LOCKED"
 	}
+	args := []any{c.config.Queue}
+	behind := ""
+	if after != nil {
+		behind = " AND (priority, available_at, id) > (CAST(? AS smallint), CAST(? AS bigint), CAST(? AS bigint))"
+		args = append(args, after.priority, after.availableAt, after.id)
+	}
+	args = append(args, limit, token, c.config.Lease.Microseconds())
 	return c.read(limit, token, tx.Raw("WITH claimed AS MATERIALIZED (SELECT id FROM "+table+
-		" WHERE state = 'pending' AND queue = ? ORDER BY priority, available_at, id LIMIT ?"+lock+") UPDATE "+table+
+		" WHERE state = 'pending' AND queue = ?"+behind+" ORDER BY priority, available_at, id LIMIT ?"+lock+") UPDATE "+table+
 		" SET state = 'processing', attempts = attempts + 1, reserved_by = ?, reserved_at = "+dialect.Now(tx)+
-		", reserved_until = "+dialect.Now(tx)+" + ? WHERE id IN (SELECT id FROM claimed) AND state = 'pending' RETURNING "+claimedColumns+", reserved_at",
-		c.config.Queue, limit, token, c.config.Lease.Microseconds()))
+		", reserved_until = "+dialect.Now(tx)+" + ? WHERE id IN (SELECT id FROM claimed) AND state = 'pending' RETURNING "+claimedColumns+", reserved_at", args...))
 }
 
 // read reads the rows of a claim. What the claim itself has set or asked for is

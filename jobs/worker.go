@@ -54,7 +54,7 @@ func NewWorker(db *gorm.DB, r *handlers.Registry, c Config) (*Worker, error) {
 	w.recorder = newRecorder(w)
 	claims := newClaims() // one sequence, so that a token is unique in the worker
 	for _, queue := range slices.Sorted(maps.Keys(c.Queues)) {
-		claimer := &Claimer{db: db, config: ClaimerConfig{Queue: queue, Lease: c.Lease, Name: c.Name}, claims: claims}
+		claimer := &Claimer{db: db, config: ClaimerConfig{Queue: queue, Lease: c.Lease, Name: c.Name}, claims: claims, edge: new(edge)}
 		w.loops = append(w.loops, newQueueLoop(w, queue, c.Queues[queue], claimer))
 	}
 	return w, nil

@@ -88,6 +88,10 @@ func LocksInUpdate(db *gorm.DB) bool { return db.Name() == postgres }
 // the server's text form. A statement of a thousand rows has thousands otherwise.
 func TakesArrays(db *gorm.DB) bool { return db.Name() == postgres }
 
+// KeepsDeadEntries tells whether an index scan walks over the entries of rows
+// that have changed since, for as long as an old snapshot is open somewhere.
+func KeepsDeadEntries(db *gorm.DB) bool { return db.Name() == postgres }
+
 // InsertReturns tells whether INSERT … RETURNING gives the ids. On MySQL GORM
 // guesses them from the first one, wrongly after a conflict or with
 // auto_increment_increment above 1.
