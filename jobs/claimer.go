@@ -130,25 +130,18 @@ func (c *Claimer) pending(tx *gorm.DB, limit int) *gorm.DB {
 // common table expression is materialized: PostgreSQL may run a plain subquery
 // once for every row of the table, and each time lock and take other jobs.
 //
-// It is raw, and read by hand, because GORM's way from a row into a struct was a
-// quarter of a worker's time.
+// The UPDATE is raw, and read by hand, because GORM's way from a row into a struct
+// was a quarter of a worker's time.
 func (c *Claimer) claimReturning(tx *gorm.DB, limit int, token string, after *place) ([]models.Job, error) {
-	table := tx.Statement.Quote(models.JobsTable(tx))
-	lock := ""
-	if dialect.LocksRows(tx) {
-		lock = " FOR UPDATE SKIP LOCKED"
-	}
-	args := []any{c.config.Queue}
-	behind := ""
+	pending := c.pending(tx, limit).Select("id")
 	if after != nil {
-		behind = " AND (priority, available_at, id) > (CAST(? AS smallint), CAST(? AS bigint), CAST(? AS bigint))"
-		args = append(args, after.priority, after.availableAt, after.id)
+		pending = pending.Where("(priority, available_at, id) > (CAST(? AS smallint), CAST(? AS bigint), CAST(? AS bigint))",
+			after.priority, after.availableAt, after.id)
 	}
-	args = append(args, limit, token, c.config.Lease.Microseconds())
-	return c.read(limit, token, tx.Raw("WITH claimed AS MATERIALIZED (SELECT id FROM "+table+
-		" WHERE state = 'pending' AND queue = ?"+behind+" ORDER BY priority, available_at, id LIMIT ?"+lock+") UPDATE "+table+
+	return c.read(limit, token, tx.Raw("WITH claimed AS MATERIALIZED (?) UPDATE "+tx.Statement.Quote(models.JobsTable(tx))+
 		" SET state = 'processing', attempts = attempts + 1, reserved_by = ?, reserved_at = "+dialect.Now(tx)+
-		", reserved_until = "+dialect.Now(tx)+" + ? WHERE id IN (SELECT id FROM claimed) AND state = 'pending' RETURNING "+claimedColumns+", reserved_at", args...))
+		", reserved_until = "+dialect.Now(tx)+" + ? WHERE id IN (SELECT id FROM claimed) AND state = 'pending' RETURNING "+claimedColumns+", reserved_at",
+		pending, token, c.config.Lease.Microseconds()))
 }
 
 // read reads the rows of a claim. What the claim itself has set or asked for is

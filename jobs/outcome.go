@@ -203,21 +203,20 @@ func update(tx *gorm.DB, group []outcome) ([]outcome, error) {
 // looked up in an object: a list of pairs is compared with every row of it. The
 // ids are an array and no join, so that no plan can begin with all processing rows.
 func updateHeld(tx *gorm.DB, group []outcome) ([]outcome, error) {
-	ids, tokens := make([]byte, 0, 8*len(group)), make([]byte, 0, 64*len(group))
+	ids, tokens := make([]string, len(group)), make(map[string]string, len(group))
 	byID := make(map[uint64]outcome, len(group))
 	for n, o := range group {
 		byID[o.id] = o
-		ids = append(ids, ",{"[b2i(n == 0)])
-		ids = strconv.AppendUint(ids, o.id, 10)
-		tokens = append(tokens, ",{"[b2i(n == 0)], '"')
-		tokens = strconv.AppendUint(tokens, o.id, 10)
-		tokens = append(tokens, `":`...)
-		tokens = appendJSON(tokens, o.token)
+		ids[n] = strconv.FormatUint(o.id, 10)
+		tokens[ids[n]] = o.token
 	}
-	ids, tokens = append(ids, '}'), append(tokens, '}')
+	object, err := json.Marshal(tokens)
+	if err != nil {
+		return nil, err
+	}
 	set, args := assignments(columnsOf(tx, group[0]))
 	table := tx.Statement.Quote(models.JobsTable(tx))
-	args = append(args, string(ids), string(tokens), string(tokens))
+	args = append(args, "{"+strings.Join(ids, ",")+"}", string(object), string(object))
 	const guard = "state = 'processing' AND reserved_by = CAST(? AS jsonb) ->> CAST(id AS text)"
 	rows, err := tx.Raw("UPDATE "+table+" SET "+set+" WHERE id = ANY(ARRAY(SELECT id FROM "+table+
 		" WHERE id = ANY(CAST(? AS bigint[])) AND "+guard+" ORDER BY id FOR UPDATE SKIP LOCKED)) AND "+guard+
@@ -235,22 +234,6 @@ func updateHeld(tx *gorm.DB, group []outcome) ([]outcome, error) {
 		won = append(won, byID[id])
 	}
 	return won, rows.Err()
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// appendJSON appends s as a JSON string.
-func appendJSON(to []byte, s string) []byte {
-	b, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // a string has a JSON form
-	}
-	return append(to, b...)
 }
 
 // assignments is the text of a SET, in the order of the names: one text for one

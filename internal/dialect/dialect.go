@@ -158,25 +158,6 @@ func ReadLatest(db *gorm.DB) []clause.Expression {
 	return nil
 }
 
-// With puts a materialized common table expression before an UPDATE, which GORM
-// has no clause for.
-func With(name string, query *gorm.DB) clause.Expression { return with{name, query} }
-
-type with struct {
-	name  string
-	query *gorm.DB
-}
-
-// Build makes it an argument of Clauses; the work is done by ModifyStatement.
-func (with) Build(clause.Builder) {}
-
-// ModifyStatement implements gorm.StatementModifier.
-func (w with) ModifyStatement(stmt *gorm.Statement) {
-	c := stmt.Clauses["UPDATE"]
-	c.BeforeExpression = clause.Expr{SQL: "WITH " + w.name + " AS MATERIALIZED (?)", Vars: []any{w.query}, WithoutParentheses: true}
-	stmt.Clauses["UPDATE"] = c
-}
-
 // Pairs holds for rows whose two columns are one of pairs. SQLite takes a list of
 // rows only as VALUES.
 func Pairs(db *gorm.DB, columns string, pairs [][]any) clause.Expr {
