@@ -305,7 +305,7 @@ func TestTimeZonesOfTheConnectionChangeNothing(t *testing.T) {
 				}
 				for _, id := range []uint64{later, soon} {
 					j := get(t, db, id)
-					if in := j.DueAt.Time().Sub(time.Now()); j.State != models.Scheduled || in < 29*time.Minute || in > 31*time.Minute {
+					if in := time.Until(j.DueAt.Time()); j.State != models.Scheduled || in < 29*time.Minute || in > 31*time.Minute {
 						t.Errorf("job %d is %s and due in %s; want it in half an hour", id, j.State, in)
 					}
 				}

@@ -70,8 +70,8 @@ func newMachine(t *rapid.T, db *gorm.DB) *machine {
 	return m
 }
 
-// undone makes a transaction end without its writes.
-var undone = errors.New("undone")
+// errUndone makes a transaction end without its writes.
+var errUndone = errors.New("undone")
 
 // verb runs a verb as a caller may: on its own, in a transaction, or in one that
 // is rolled back. It tells whether the verb's change stands.
@@ -86,8 +86,8 @@ func (m *machine) verb(t *rapid.T, do func(db *gorm.DB) error) (stands bool, err
 		}
 		return true, err
 	}
-	failed := m.db.Transaction(func(tx *gorm.DB) error { err = do(tx); return undone })
-	if !errors.Is(failed, undone) {
+	failed := m.db.Transaction(func(tx *gorm.DB) error { err = do(tx); return errUndone })
+	if !errors.Is(failed, errUndone) {
 		t.Fatalf("the caller's rollback: %v", failed)
 	}
 	return false, err
@@ -151,11 +151,11 @@ func (m *machine) enqueue(t *rapid.T) {
 	stands := rapid.IntRange(0, 3).Draw(t, "committed") > 0
 	err := m.db.Transaction(func(tx *gorm.DB) (err error) {
 		if r, err = dispatcher.Enqueue(t.Context(), tx, ping{}, opts...); err == nil && !stands {
-			err = undone
+			err = errUndone
 		}
 		return err
 	})
-	if err != nil && !errors.Is(err, undone) {
+	if err != nil && !errors.Is(err, errUndone) {
 		t.Fatal(err)
 	}
 	if holder := m.holder(w.key); r.Duplicate != (holder != 0) || r.Duplicate && r.ID != holder {
