@@ -123,12 +123,8 @@ func rowsLocked(t *testing.T, db *gorm.DB) (n int) {
 
 func TestJobsOfTheFutureDoNotStandBeforeDueOnes(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *gorm.DB) {
-		var future []dispatcher.Receipt
-		err := db.Transaction(func(tx *gorm.DB) (err error) {
-			future, err = dispatcher.EnqueueMany(t.Context(), tx, make([]tally, 20_000),
-				dispatcher.Priority(-10), dispatcher.Delay(365*24*time.Hour))
-			return err
-		})
+		fill(t, db, 20_000, models.Job{State: models.Scheduled, DueAt: 4e15, Priority: -10})
+		future, err := dispatcher.EnqueueNow(t.Context(), db, tally{}, dispatcher.Priority(-10), dispatcher.Delay(365*24*time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +141,7 @@ func TestJobsOfTheFutureDoNotStandBeforeDueOnes(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		if err := jobs.Cancel(ctx, db, future[0].ID); err != nil {
+		if err := jobs.Cancel(ctx, db, future.ID); err != nil {
 			t.Errorf("cancel a future job during a claim: %v", err)
 		}
 		if got := release(); len(got) != 5 || got[0].Priority != 0 {
