@@ -41,6 +41,8 @@ type outcome struct {
 	// again: an earlier write of this outcome ended in an error, so it may have
 	// been recorded.
 	again bool
+	// committed: a RegisterTx handler's transaction has recorded it.
+	committed bool
 }
 
 func outcomeOf(job *models.Job, v verb) outcome {

@@ -24,6 +24,13 @@ func (w *Worker) execute(o *hold, done func(recorded bool)) {
 	} else {
 		f.outcome = w.park(o)
 	}
+	if f.outcome.committed {
+		// Nothing is left to record. A server that crashes and has lost the commit, or
+		// a replica that never had it, must run the job again: written now, the
+		// completion would be there without the handler's writes.
+		w.ended(f, true)
+		return
+	}
 	w.recorder.add(f)
 }
 
@@ -75,7 +82,7 @@ func (w *Worker) handle(o *hold, h *handlers.Handler) (outcome, error) {
 type result struct {
 	err   error
 	stack string // if it panicked
-	done  bool   // its completion is committed already, or was lost with its transaction
+	done  bool   // its completion is committed already, with its writes
 	maybe bool   // that commit's answer was lost
 }
 
@@ -108,7 +115,7 @@ func protect(f func() error) (r result) {
 // outcome decides what becomes of the job.
 func (w *Worker) outcome(ctx context.Context, o *hold, h *handlers.Handler, r result) outcome {
 	out := outcomeOf(&o.job, complete)
-	out.again = r.done || r.maybe
+	out.committed, out.again = r.done, r.maybe
 	v := judge(r.err)
 	switch {
 	case r.err == nil:
