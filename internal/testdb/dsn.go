@@ -33,7 +33,8 @@ func sqliteDSN(file string, s settings) string {
 	q.Set("_txlock", "immediate")
 	q["_pragma"] = []string{"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)"}
 	replace(q, s.parameters[SQLite])
-	return "file:" + file + "?" + q.Encode()
+	// A subtest's folder may be called …#01, and a # would end the name.
+	return "file:" + strings.NewReplacer("%", "%25", "#", "%23", "?", "%3f").Replace(file) + "?" + q.Encode()
 }
 
 // postgresDSN leads to another database of the server that admin leads to.
