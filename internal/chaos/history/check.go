@@ -11,7 +11,7 @@ type Options struct {
 	// Slack is how far the machine's clock and the database's may be apart: SQLite's
 	// is cut to milliseconds.
 	Slack time.Duration
-	// OneWriter: a process that is stopped or killed may have held up all others.
+	// OneWriter: a process that is stopped may hold up all others.
 	OneWriter bool
 	// TickEvery is the distance of an entry's ticks.
 	TickEvery map[string]time.Duration

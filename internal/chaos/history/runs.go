@@ -37,7 +37,7 @@ func (c *checker) blame(r *run, reap Change) string {
 		case b.At > reap.At || b.Until < r.At-1_000_000:
 		case b.Ref == r.Proc:
 			own = b.What
-		case b.Ref == "" || c.oneWriter:
+		case b.Ref == "" || c.oneWriter && (b.What == "stop" || b.What == "freeze a scheduler"):
 			all = b.What
 		}
 	}
