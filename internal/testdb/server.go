@@ -65,10 +65,20 @@ func server(kind Kind) (*adminServer, error) {
 	o.Do(func() {
 		o.srv, o.err = connect(kind)
 		if o.err != nil {
-			fmt.Fprintf(os.Stderr, "testdb: NOT TESTED ON %v\n", o.err)
+			loudly(fmt.Sprintf("testdb: NOT TESTED ON %v\n", o.err))
 		}
 	})
 	return o.srv, o.err
+}
+
+// loudly says a line on stderr, which go test shows of a package only with -v or
+// when it fails, and on the terminal, where there is one.
+func loudly(line string) {
+	fmt.Fprint(os.Stderr, line)
+	if terminal, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0); err == nil {
+		defer terminal.Close()
+		fmt.Fprint(terminal, line)
+	}
 }
 
 func connect(kind Kind) (*adminServer, error) {
