@@ -46,6 +46,11 @@ func TestWorkerProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	pool, err := db.DB()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
 	reg := handlers.NewRegistry()
 	handlers.Register(reg, func(ctx context.Context, _ tally) error {
 		job, _ := handlers.JobFrom(ctx)
@@ -125,7 +130,7 @@ func TestFourProcessesRunEveryJobOnce(t *testing.T) {
 				if err := db.AutoMigrate(&logged{}); err != nil {
 					t.Fatal(err)
 				}
-				enqueueTallies(t, db, n)
+				fill(t, db, n, models.Job{State: models.Pending})
 				workers := make([]*exec.Cmd, 4)
 				for i := range workers {
 					workers[i] = startWorker(t, db)
