@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"database/sql"
 	"log/slog"
 	"os"
 	"runtime"
@@ -50,6 +51,15 @@ func rate(ctx context.Context, t *testing.T, db *gorm.DB, perSecond int) []time.
 	}
 }
 
+func pooled(t *testing.T, db *gorm.DB) *sql.DB {
+	t.Helper()
+	pool, err := db.DB()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pool
+}
+
 // Pruning many rows is many short transactions, beside which enqueues go on. When
 // it is told to stop, it does so after a batch, and what is deleted stays deleted.
 func TestPruneOfManyRowsIsBatchesThatOthersGetBetween(t *testing.T) {
@@ -57,14 +67,22 @@ func TestPruneOfManyRowsIsBatchesThatOthersGetBetween(t *testing.T) {
 		n := size(20_000, 1_000_000)
 		fill(t, db, n, models.Job{State: models.Completed, FinishedAt: 1})
 		analyze(t, db)
+		// SQLite's one connection is fair to those that wait for it, as documented.
+		app := db
+		if testdb.KindOf(db) != testdb.SQLite {
+			app = testdb.Again(t, db)
+		}
 		quiet, enough := context.WithTimeout(t.Context(), 2*time.Second)
-		alone := rate(quiet, t, testdb.Again(t, db), 200)
+		alone := rate(quiet, t, app, 200)
 		enough()
 
 		own, p := through(t, db)
+		if app == db {
+			p.DB = pooled(t, db)
+		}
 		busy, pruned := context.WithCancel(t.Context())
 		beside := make(chan []time.Duration, 1)
-		go func() { beside <- rate(busy, t, testdb.Again(t, db), 200) }()
+		go func() { beside <- rate(busy, t, app, 200) }()
 		half, stop := context.WithCancel(t.Context())
 		go func() {
 			for counted := int64(n); counted > int64(n)*9/10 && half.Err() == nil; {
@@ -102,11 +120,11 @@ func TestPruneOfManyRowsIsBatchesThatOthersGetBetween(t *testing.T) {
 			t.Fatalf("%d enqueues alone, %d beside the prune", len(alone), len(during))
 		}
 		t.Logf("%d rows: p99 of an enqueue %s alone, %s beside the prune", n, p99(alone), p99(during))
-		// A loose bound: other tests share the machine.
-		if p99(during) > 2*p99(alone)+200*time.Millisecond {
+		// Elsewhere other tests share the machine.
+		if os.Getenv("GORMJOBS_TEST_LONG") != "" && p99(during) > 2*p99(alone)+20*time.Millisecond {
 			t.Errorf("p99 of an enqueue is %s alone and %s beside the prune", p99(alone), p99(during))
 		}
-	})
+	}, testdb.Alone)
 }
 
 // The backlog check reads about as many rows as its limit, whatever is due.
@@ -198,10 +216,10 @@ func (l *told) Trace(context.Context, time.Time, func() (string, int64), error) 
 // application's SQL log has no line of it.
 func TestIdleWorkerIsQuiet(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *gorm.DB) {
-		sql, book := &told{}, &logbook{}
-		own, p := through(t, db, testdb.GormConfig(func(c *gorm.Config) { c.Logger = sql }))
+		lines, book := &told{}, &logbook{}
+		own, p := through(t, db, testdb.GormConfig(func(c *gorm.Config) { c.Logger = lines }))
 		w := newWorker(t, own, onPing(func(context.Context, ping) error { return nil }), jobs.Config{Queues: jobs.Queues{"default": 10, "mail": 5, "other": 1}, Logger: book.logger()})
-		said := sql.lines.Load() // testdb's own
+		said := lines.lines.Load() // testdb's own
 		stop := start(t, w)
 		idle := time.NewTimer(11 * time.Second) // the longest pause is reached after ten
 		<-idle.C
@@ -216,7 +234,7 @@ func TestIdleWorkerIsQuiet(t *testing.T) {
 		if most := 2 * size(watched, 60); sent > most || sent == 0 {
 			t.Errorf("%d statements; want some, and at most %d", sent, most)
 		}
-		if n := sql.lines.Load() - said; n > 0 || book.above(slog.LevelWarn) > 0 {
+		if n := lines.lines.Load() - said; n > 0 || book.above(slog.LevelWarn) > 0 {
 			t.Errorf("%d lines in the SQL log, and %q in the worker's; want none", n, book.with(""))
 		}
 		t.Logf("%d statements in %d s", sent, size(watched, 60))
