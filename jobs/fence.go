@@ -122,4 +122,3 @@ func assignments(set map[string]any) (text string, args []any) {
 	}
 	return b.String(), args
 }
-
