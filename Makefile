@@ -17,7 +17,7 @@ help: ## print this
 
 test: ## run the tests on SQLite, PostgreSQL, MySQL and MariaDB, and get what is missing
 	@bash internal/testdb/servers.sh setup all
-	@$(GOTEST) -timeout 20m ./...
+	@$(GOTEST) -timeout 40m ./...
 
 test-long: ## run the soaks and the million-row tests too
 	@bash internal/testdb/servers.sh setup all
