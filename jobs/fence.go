@@ -50,7 +50,8 @@ func lockHeld(tx *gorm.DB, batch []outcome) ([]outcome, error) {
 	return pick(batch, free), nil
 }
 
-// pick returns the outcomes whose fences are those of rows.
+// pick returns the outcomes whose fences are those of rows. The token is compared
+// again: a row that was written without it is not won, and its write rolled back.
 func pick(batch []outcome, rows []models.Job) []outcome {
 	in := make(map[fenceKey]bool, len(rows))
 	for _, r := range rows {
