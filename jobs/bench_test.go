@@ -82,9 +82,10 @@ func BenchmarkRecord(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
 			fill(b, db)
-			batch := make([]outcome, 0, hundred)
+			batch := make([]*outcome, 0, hundred)
 			for _, j := range claimHundred(b, c) {
-				batch = append(batch, outcomeOf(&j, complete))
+				o := outcomeOf(&j, complete)
+				batch = append(batch, &o)
 			}
 			b.StartTimer()
 			var w written

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -21,71 +22,111 @@ type fenceKey struct {
 	token string
 }
 
-func (o outcome) fence() fenceKey { return fenceKey{o.id, o.token} }
+func (o *outcome) fence() fenceKey { return fenceKey{o.id, o.token} }
 
-// fence holds for the rows that are still reserved by the claims of batch. The
-// list of ids stands first for PostgreSQL, which plans one index scan for it and
-// one for every pair otherwise.
-func fence(tx *gorm.DB, batch []outcome) *gorm.DB {
+// fewTokens tells whether the outcomes are of few claims, so that a statement for
+// each of these costs less than one that compares every row with its own token.
+func fewTokens(batch []*outcome) bool {
+	tokens := make([]string, 0, 8)
+	for _, o := range batch {
+		if slices.Contains(tokens, o.token) {
+			continue
+		}
+		if len(tokens) == cap(tokens) {
+			return false
+		}
+		tokens = append(tokens, o.token)
+	}
+	return len(tokens) <= 1+len(batch)/32
+}
+
+// oneToken tells whether all outcomes are of one claim.
+func oneToken(batch []*outcome) bool {
+	return !slices.ContainsFunc(batch, func(o *outcome) bool { return o.token != batch[0].token })
+}
+
+func idsOf(batch []*outcome) []uint64 {
 	ids := make([]uint64, len(batch))
-	pairs := make([][]any, len(batch))
 	for i, o := range batch {
 		ids[i] = o.id
+	}
+	return ids
+}
+
+// fence holds for the rows that are still reserved by the claims of batch.
+func fence(tx *gorm.DB, batch []*outcome) *gorm.DB {
+	q := tx.Model(&models.Job{}).Clauses(dialect.ByID(tx)).Where(idIn(idsOf(batch))).Where("state = 'processing'")
+	if oneToken(batch) {
+		return q.Where("reserved_by = ?", batch[0].token)
+	}
+	pairs := make([][]any, len(batch))
+	for i, o := range batch {
 		pairs[i] = []any{o.id, o.token}
 	}
-	return tx.Model(&models.Job{}).Clauses(dialect.ByID(tx)).
-		Where("id IN ?", ids).Where(dialect.Pairs(tx, "(id, reserved_by)", pairs)).Where("state = 'processing'")
+	return q.Where(dialect.Pairs(tx, "(id, reserved_by)", pairs))
 }
 
 // lockHeld locks the rows of batch that are still held, and returns their
 // outcomes. SQLite has one writer, so there all are returned and the write decides.
-func lockHeld(tx *gorm.DB, batch []outcome) ([]outcome, error) {
+func lockHeld(tx *gorm.DB, batch []*outcome) ([]*outcome, error) {
 	if !dialect.LocksRows(tx) {
 		return batch, nil
 	}
+	tokens := make([]string, len(batch))
+	for i, o := range batch {
+		tokens[i] = o.token
+	}
+	slices.Sort(tokens)
 	var free []models.Job
-	if err := fence(tx, batch).Clauses(skipLocked()).Select("id", "reserved_by").Order("id").Find(&free).Error; err != nil {
+	err := tx.Model(&models.Job{}).Clauses(dialect.ByID(tx), skipLocked()).Select("id", "reserved_by").
+		Where(idIn(idsOf(batch))).Where("state = 'processing' AND reserved_by IN ?", slices.Compact(tokens)).
+		Order("id").Find(&free).Error
+	if err != nil {
 		return nil, fmt.Errorf("lock the rows: %w", err)
 	}
 	return pick(batch, free), nil
 }
 
-// pick returns the outcomes whose fences are those of rows. The token is compared
-// again: a row that was written without it is not won, and its write rolled back.
-func pick(batch []outcome, rows []models.Job) []outcome {
-	in := make(map[fenceKey]bool, len(rows))
+// pick returns the outcomes of batch, which is ordered by id, whose fences are
+// those of rows. The token is compared again: a row that was found or written
+// without it is not won.
+func pick(batch []*outcome, rows []models.Job) []*outcome {
+	picked := make([]*outcome, 0, len(rows))
 	for _, r := range rows {
-		in[fenceKey{r.ID, r.ReservedBy}] = true
-	}
-	picked := make([]outcome, 0, len(rows))
-	for _, o := range batch {
-		if in[o.fence()] {
-			picked = append(picked, o)
+		i, _ := slices.BinarySearchFunc(batch, r.ID, func(o *outcome, id uint64) int { return cmp.Compare(o.id, id) })
+		for ; i < len(batch) && batch[i].id == r.ID; i++ {
+			if batch[i].token == r.ReservedBy {
+				picked = append(picked, batch[i])
+			}
 		}
 	}
+	slices.SortFunc(picked, func(a, b *outcome) int { return cmp.Compare(a.id, b.id) })
 	return picked
 }
 
 // updateHeld is lockHeld and update in one statement, for PostgreSQL. Its text is
-// the same for any number of ids, so that it is prepared once, and the tokens are
-// looked up in an object: a list of pairs is compared with every row of it. The
-// ids are an array and no join, so that no plan can begin with all processing rows.
-func updateHeld(tx *gorm.DB, group []outcome) ([]outcome, error) {
-	ids, tokens := make([]string, len(group)), make(map[string]string, len(group))
-	byID := make(map[uint64]outcome, len(group))
+// the same for any number of ids, so that it is prepared once; where there is more
+// than one token, they are looked up in an object, since a list of pairs is
+// compared with every row of it. The ids are an array and no join, so that no plan
+// can begin with all processing rows.
+func updateHeld(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
+	ids := make([]byte, 0, 10*len(group))
 	for n, o := range group {
-		byID[o.id] = o
-		ids[n] = strconv.FormatUint(o.id, 10)
-		tokens[ids[n]] = o.token
+		ids = strconv.AppendUint(append(ids, "{,"[min(n, 1)]), o.id, 10)
 	}
-	object, err := json.Marshal(tokens)
-	if err != nil {
-		return nil, err
+	ids = append(ids, '}')
+	token, fence := group[0].token, "reserved_by = ?"
+	if !oneToken(group) {
+		object, err := tokensByID(group)
+		if err != nil {
+			return nil, err
+		}
+		token, fence = object, "reserved_by = CAST(? AS jsonb) ->> CAST(id AS text)"
 	}
 	set, args := assignments(columnsOf(tx, group[0]))
 	table := tx.Statement.Quote(models.JobsTable(tx))
-	args = append(args, "{"+strings.Join(ids, ",")+"}", string(object), string(object))
-	const guard = "state = 'processing' AND reserved_by = CAST(? AS jsonb) ->> CAST(id AS text)"
+	args = append(args, string(ids), token, token)
+	guard := "state = 'processing' AND " + fence
 	rows, err := tx.Raw("UPDATE "+table+" SET "+set+" WHERE id = ANY(ARRAY(SELECT id FROM "+table+
 		" WHERE id = ANY(CAST(? AS bigint[])) AND "+guard+" ORDER BY id FOR UPDATE SKIP LOCKED)) AND "+guard+
 		" RETURNING id", args...).Rows()
@@ -93,15 +134,26 @@ func updateHeld(tx *gorm.DB, group []outcome) ([]outcome, error) {
 		return nil, err
 	}
 	defer rows.Close()
-	won := make([]outcome, 0, len(group))
+	won := make([]*outcome, 0, len(group))
 	for rows.Next() {
 		var id uint64
 		if err := rows.Scan(&id); err != nil {
 			return nil, err
 		}
-		won = append(won, byID[id])
+		if i, ok := slices.BinarySearchFunc(group, id, func(o *outcome, id uint64) int { return cmp.Compare(o.id, id) }); ok {
+			won = append(won, group[i])
+		}
 	}
 	return won, rows.Err()
+}
+
+func tokensByID(group []*outcome) (string, error) {
+	tokens := make(map[uint64]string, len(group))
+	for _, o := range group {
+		tokens[o.id] = o.token
+	}
+	object, err := json.Marshal(tokens)
+	return string(object), err
 }
 
 // assignments is the text of a SET, in the order of the names: one text for one

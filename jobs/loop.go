@@ -3,33 +3,27 @@ package jobs
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 )
 
-// queueLoop runs the jobs of one queue. Its goroutine owns the state below; runs
-// and claims report back by channel. A claim takes as many jobs as there are free
-// slots and, when jobs are shorter than a round trip, a few ahead. After a full
-// claim the next starts at once.
+// queueLoop runs the jobs of one queue. Its goroutine owns the state below; the
+// slots nudge it, and claims report back by channel. A claim takes as many jobs as
+// there are free slots and, when jobs are shorter than a round trip, a few ahead.
+// After a full claim the next starts at once.
 type queueLoop struct {
 	w       *Worker
 	queue   string
-	slots   int
 	claimer *Claimer
+	slots   *slots
 	wake    chan struct{}
 	waiting atomic.Bool // free slots and nothing known to claim: read by the lookout
 
-	running  int
-	buffer   []*hold // claimed and not started
-	buffered time.Time
 	hungry   bool // there may be more to claim
 	claiming bool
 	asked    int
 	woken    bool // while claiming
-	runTime  average
 	claimed  chan claim
-	ended    chan time.Duration
 	trouble  trouble
 	retryAt  time.Time // no claim before: the last one failed
 }
@@ -41,8 +35,8 @@ type claim struct {
 
 func newQueueLoop(w *Worker, queue string, slots int, c *Claimer) *queueLoop {
 	return &queueLoop{
-		w: w, queue: queue, slots: slots, claimer: c, hungry: true,
-		wake: make(chan struct{}, 1), claimed: make(chan claim, 1), ended: make(chan time.Duration, slots),
+		w: w, queue: queue, claimer: c, slots: newSlots(slots), hungry: true,
+		wake: make(chan struct{}, 1), claimed: make(chan claim, 1),
 		trouble: trouble{log: w.config.Logger, what: "claim from " + queue},
 	}
 }
@@ -62,24 +56,27 @@ const patience = time.Second
 func (l *queueLoop) run(ctx context.Context, abandoned <-chan struct{}) {
 	claims, cancelClaims := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelClaims()
+	l.slots.open()
+	execute := func(o *hold) { l.w.execute(o, func(bool) {}) }
 	tick := time.NewTimer(idle) // a claim after trouble, or the end of patience
 	defer tick.Stop()
 	stop := ctx.Done()
 	for {
+		var now state
 		if ctx.Err() != nil { // before the select, which picks any that is ready
 			stop = nil
-			l.releaseBuffer()
-			if l.running == 0 && !l.claiming {
+			l.release(l.slots.close())
+			if l.slots.look().running == 0 && !l.claiming {
 				return
 			}
 			tick.Stop()
 		} else {
-			l.startBuffered()
-			if l.hungry && l.want() > 0 && !time.Now().Before(l.retryAt) {
-				l.claim(claims)
+			now = l.slots.start(execute)
+			if n := l.want(now); l.hungry && n > 0 && !time.Now().Before(l.retryAt) {
+				l.claim(claims, n)
 			}
-			l.rest()
-			tick.Reset(l.pause())
+			l.rest(now)
+			tick.Reset(l.pause(now))
 		}
 		select {
 		case <-stop:
@@ -90,22 +87,16 @@ func (l *queueLoop) run(ctx context.Context, abandoned <-chan struct{}) {
 		case c := <-l.claimed:
 			l.take(c)
 		case <-tick.C:
-			if len(l.buffer) > 0 && time.Since(l.buffered) >= patience {
-				l.releaseBuffer()
-				// Jobs are not short any more: claim none ahead until some have been.
-				l.runTime = average{patience}
-			}
-		case d := <-l.ended:
-			l.running--
-			l.runTime.add(d)
+			l.release(l.slots.impatient())
+		case <-l.slots.nudge:
 		}
 	}
 }
 
 // rest tells the lookout when it begins that slots are free and there is nothing
 // known to claim. While none rests, the lookout looks seldom.
-func (l *queueLoop) rest() {
-	waiting := !l.hungry && !l.claiming && l.running < l.slots
+func (l *queueLoop) rest(now state) {
+	waiting := !l.hungry && !l.claiming && now.running < l.slots.n
 	if l.waiting.Swap(waiting) != waiting && waiting {
 		select {
 		case l.w.rested <- struct{}{}:
@@ -115,44 +106,32 @@ func (l *queueLoop) rest() {
 }
 
 // pause is how long the loop has nothing to do unless it is told something.
-func (l *queueLoop) pause() time.Duration {
+func (l *queueLoop) pause(now state) time.Duration {
 	pause := idle
-	if l.hungry && l.want() > 0 {
+	if l.hungry && l.want(now) > 0 {
 		pause = time.Until(l.retryAt)
 	}
-	if len(l.buffer) > 0 {
-		pause = min(pause, time.Until(l.buffered.Add(patience)))
+	if now.buffered > 0 {
+		pause = min(pause, time.Until(now.moved.Add(patience)))
 	}
 	return max(0, pause)
 }
 
 // want is how many jobs to claim now: none while a claim is on its way or the
 // buffer is well filled.
-func (l *queueLoop) want() int {
-	ahead := l.ahead()
-	if l.claiming || len(l.buffer) > ahead/2 {
+func (l *queueLoop) want(now state) int {
+	if l.claiming || now.buffered > now.ahead/2 {
 		return 0
 	}
-	return min(l.slots-l.running-len(l.buffer)+ahead, maxClaim)
+	return min(l.slots.n-now.running-now.buffered+now.ahead, maxClaim)
 }
 
-// maxClaim bounds a claim, and with it what a worker holds in memory.
-const maxClaim = 500
+// maxClaim bounds a claim, and with it what a worker holds in memory. With 500
+// short jobs drain a sixth slower: each claim has its round trips.
+const maxClaim = 1000
 
-// ahead is how many more jobs than slots keep the slots busy for the time of two
-// claims.
-func (l *queueLoop) ahead() int {
-	run := l.runTime.value()
-	if run == 0 || run > 5*time.Millisecond {
-		return 0
-	}
-	const round = 10 * time.Millisecond
-	return min(int(time.Duration(l.slots)*round/max(run, time.Microsecond)), maxClaim)
-}
-
-func (l *queueLoop) claim(ctx context.Context) {
-	l.claiming, l.woken, l.asked = true, false, l.want()
-	n := l.asked
+func (l *queueLoop) claim(ctx context.Context, n int) {
+	l.claiming, l.woken, l.asked = true, false, n
 	go func() { l.claimed <- l.claimNow(ctx, n) }()
 }
 
@@ -171,40 +150,15 @@ func (l *queueLoop) take(c claim) {
 		return // still hungry
 	}
 	l.trouble.over()
-	if len(l.buffer) == 0 {
-		l.buffered = time.Now()
-	}
-	l.buffer = append(l.buffer, c.holds...)
+	l.slots.add(c.holds)
 	l.hungry = len(c.holds) == l.asked || l.woken
 }
 
-func (l *queueLoop) startBuffered() {
-	n := 0
-	for ; n < len(l.buffer) && l.running < l.slots; n++ {
-		l.start(l.buffer[n])
-	}
-	if n > 0 {
-		l.buffer = slices.Delete(l.buffer, 0, n)
-		l.buffered = time.Now()
-	}
-}
-
-func (l *queueLoop) start(o *hold) {
-	l.running++
-	go func() {
-		began := time.Now()
-		l.w.execute(o, func(bool) {})
-		l.ended <- time.Since(began)
-	}()
-}
-
-// releaseBuffer puts back what was claimed and not started.
-func (l *queueLoop) releaseBuffer() {
-	for _, o := range l.buffer {
+// release puts back what was claimed and not started.
+func (l *queueLoop) release(holds []*hold) {
+	for _, o := range holds {
 		l.w.releaseUnstarted(o)
 	}
-	clear(l.buffer) // a hold keeps its payload
-	l.buffer = l.buffer[:0]
 }
 
 func (w *Worker) releaseUnstarted(o *hold) {
@@ -220,7 +174,7 @@ func (l *queueLoop) drainOnce(ctx context.Context) (int, error) {
 		if err := ctx.Err(); err != nil {
 			return total, err
 		}
-		c := l.claimNow(context.WithoutCancel(ctx), l.slots)
+		c := l.claimNow(context.WithoutCancel(ctx), l.slots.n)
 		if c.err != nil {
 			return total, c.err
 		}
@@ -260,16 +214,3 @@ func (w *Worker) awaitRuns(ctx context.Context, recorded <-chan struct{}) error 
 	}
 	return ctx.Err()
 }
-
-// average is a moving one of the last few dozen durations.
-type average struct{ v time.Duration }
-
-func (a *average) add(d time.Duration) {
-	if a.v == 0 {
-		a.v = max(d, 1)
-		return
-	}
-	a.v += (d - a.v) / 16
-}
-
-func (a *average) value() time.Duration { return a.v }

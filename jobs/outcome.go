@@ -31,40 +31,46 @@ type outcome struct {
 	id        uint64
 	token     string
 	verb      verb
-	after     time.Duration // release, retry: until the next run; extend: the lease
-	keepPlace bool          // release: as old as before among its queue's jobs
-	failure   models.Failure
+	keepPlace bool            // release: as old as before among its queue's jobs
+	after     time.Duration   // release, retry: until the next run; extend: the lease
+	failure   *models.Failure // retry, fail
 
 	// again: an earlier write of this outcome ended in an error, so it may have
 	// been recorded.
 	again bool
 	// committed: a RegisterTx handler's transaction has recorded it.
 	committed bool
+
+	index int  // for record's caller: of what the outcome is
+	won   bool // while record runs: it was written
 }
 
 func outcomeOf(job *models.Job, v verb) outcome {
 	return outcome{id: job.ID, token: job.ReservedBy, verb: v}
 }
 
-func failureOf(job *models.Job, err error, stack string) models.Failure {
-	return models.Failure{
+func failureOf(job *models.Job, err error, stack string) *models.Failure {
+	return &models.Failure{
 		JobID: job.ID, Attempt: job.Attempts, Worker: workerOf(job.ReservedBy), StartedAt: job.ReservedAt,
 		Error: clean(errorText(err), models.MaxErrorText), Stack: clean(stack, models.MaxStack),
 	}
 }
 
-// written is how a batch of outcomes ended, by index.
+// written is how a batch of outcomes ended.
 type written struct {
-	recorded []int
-	lost     []int
-	busy     []int // locked by somebody else; to be tried again
+	recorded []*outcome
+	lost     []*outcome
+	busy     []*outcome // locked by somebody else; to be tried again
 }
 
 // record writes a batch of outcomes in tx, each under its own fence: the row is
 // reserved by this very claim. Ids ascend. A row that an application's transaction
 // has locked holds up nobody: it is left out and reported as busy.
-func record(tx *gorm.DB, batch []outcome) (written, error) {
-	slices.SortStableFunc(batch, func(a, b outcome) int { return cmp.Compare(a.id, b.id) })
+func record(tx *gorm.DB, batch []*outcome) (written, error) {
+	slices.SortStableFunc(batch, func(a, b *outcome) int { return cmp.Compare(a.id, b.id) })
+	for _, o := range batch {
+		o.won = false // of a transaction that was rolled back
+	}
 	held, write := batch, updateHeld
 	if !dialect.LocksInUpdate(tx) {
 		var err error
@@ -73,50 +79,59 @@ func record(tx *gorm.DB, batch []outcome) (written, error) {
 		}
 		write = update
 	}
-	var won []outcome
-	var failures []outcome
+	var failures []*outcome
 	for _, group := range groups(held) {
-		rows, err := write(tx, group)
+		won, err := write(tx, group)
 		if err != nil {
 			return written{}, err
 		}
-		won = append(won, rows...)
-		if group[0].verb == retry || group[0].verb == fail {
-			failures = append(failures, rows...)
+		for _, o := range won {
+			o.won = true
+		}
+		if group[0].failure != nil {
+			failures = append(failures, won...)
 		}
 	}
 	if err := insertFailures(tx, failures); err != nil {
 		return written{}, err
 	}
-	return settle(tx, batch, won)
+	return settle(tx, batch)
 }
 
 // groups splits outcomes into those that one statement can write.
-func groups(batch []outcome) [][]outcome {
+func groups(batch []*outcome) [][]*outcome {
 	type key struct {
 		verb      verb
 		after     time.Duration
 		keepPlace bool
 		single    fenceKey // of an outcome that has an error text of its own
 		again     int      // of a job with more than one: ids are unique in a statement
+		token     string   // where there are few
 	}
+	var all [][]*outcome
 	index := map[key]int{}
-	var all [][]outcome
-	again := 0
+	var last key
+	i, again, few := -1, 0, fewTokens(batch)
 	for n, o := range batch {
 		again++
 		if n == 0 || batch[n-1].id != o.id {
 			again = 0
 		}
-		k := key{o.verb, o.after, o.keepPlace, fenceKey{}, again}
-		if o.verb == retry || o.verb == fail {
+		k := key{verb: o.verb, after: o.after, keepPlace: o.keepPlace, again: again}
+		if few {
+			k.token = o.token
+		}
+		if o.failure != nil {
 			k.single = o.fence()
 		}
-		i, ok := index[k]
-		if !ok {
-			i = len(all)
-			index[k] = i
-			all = append(all, nil)
+		if i < 0 || k != last { // mostly one is like the last
+			var ok bool
+			if i, ok = index[k]; !ok {
+				i = len(all)
+				index[k] = i
+				all = append(all, nil)
+			}
+			last = k
 		}
 		all[i] = append(all[i], o)
 	}
@@ -124,7 +139,7 @@ func groups(batch []outcome) [][]outcome {
 }
 
 // update writes one group and returns the outcomes that were written.
-func update(tx *gorm.DB, group []outcome) ([]outcome, error) {
+func update(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
 	write := fence(tx, group)
 	var rows []models.Job
 	if dialect.UpdateReturns(tx) {
@@ -149,7 +164,7 @@ func update(tx *gorm.DB, group []outcome) ([]outcome, error) {
 
 // columnsOf is what an outcome changes. The token stays on the row, so that a
 // write whose answer was lost can be found again.
-func columnsOf(tx *gorm.DB, o outcome) map[string]any {
+func columnsOf(tx *gorm.DB, o *outcome) map[string]any {
 	switch o.verb {
 	case extend:
 		return map[string]any{"reserved_until": now(tx, o.after)}
@@ -173,7 +188,7 @@ func columnsOf(tx *gorm.DB, o outcome) map[string]any {
 	return set
 }
 
-func insertFailures(tx *gorm.DB, failed []outcome) error {
+func insertFailures(tx *gorm.DB, failed []*outcome) error {
 	if len(failed) == 0 {
 		return nil
 	}
@@ -196,16 +211,12 @@ func insertFailures(tx *gorm.DB, failed []outcome) error {
 
 // settle tells of each outcome that was not written whether the reservation is
 // lost or its row only locked by somebody else.
-func settle(tx *gorm.DB, batch, won []outcome) (written, error) {
-	var w written
-	have := make(map[fenceKey]bool, len(won))
-	for _, o := range won {
-		have[o.fence()] = true
-	}
+func settle(tx *gorm.DB, batch []*outcome) (written, error) {
+	w := written{recorded: make([]*outcome, 0, len(batch))}
 	var rest []uint64
-	for i, o := range batch {
-		if have[o.fence()] {
-			w.recorded = append(w.recorded, i)
+	for _, o := range batch {
+		if o.won {
+			w.recorded = append(w.recorded, o)
 		} else {
 			rest = append(rest, o.id)
 		}
@@ -214,31 +225,31 @@ func settle(tx *gorm.DB, batch, won []outcome) (written, error) {
 		return w, nil
 	}
 	var rows []models.Job
-	if err := tx.Select("id", "state", "reserved_by").Where("id IN ?", rest).Find(&rows).Error; err != nil {
+	if err := tx.Select("id", "state", "reserved_by").Where(idIn(rest)).Find(&rows).Error; err != nil {
 		return written{}, fmt.Errorf("read who has the jobs: %w", err)
 	}
 	found := make(map[uint64]models.Job, len(rows))
 	for _, r := range rows {
 		found[r.ID] = r
 	}
-	for i, o := range batch {
-		if have[o.fence()] {
+	for _, o := range batch {
+		if o.won {
 			continue
 		}
 		switch r := found[o.id]; {
 		case r.ReservedBy != o.token:
-			w.lost = append(w.lost, i)
+			w.lost = append(w.lost, o)
 		case r.State == models.Processing:
-			w.busy = append(w.busy, i)
+			w.busy = append(w.busy, o)
 		case o.verb == extend && r.State == models.Completed:
-			w.recorded = append(w.recorded, i) // a RegisterTx handler's own transaction did
+			w.recorded = append(w.recorded, o) // a RegisterTx handler's own transaction did
 		case o.again:
-			w.recorded = append(w.recorded, i) // by the write whose answer was lost
+			w.recorded = append(w.recorded, o) // by the write whose answer was lost
 			if r.State == models.Completed {
-				batch[i].verb = complete // and that was a RegisterTx handler's commit
+				o.verb = complete // and that was a RegisterTx handler's commit
 			}
 		default:
-			w.lost = append(w.lost, i)
+			w.lost = append(w.lost, o)
 		}
 	}
 	return w, nil
@@ -247,15 +258,15 @@ func settle(tx *gorm.DB, batch, won []outcome) (written, error) {
 // recordOne writes the outcome of one job, waiting for its row if it is locked.
 func recordOne(ctx context.Context, db *gorm.DB, o outcome) error {
 	return inTx(ctx, db, func(tx *gorm.DB) error {
-		rows, err := update(tx, []outcome{o})
+		won, err := update(tx, []*outcome{&o})
 		if err != nil {
 			return err
 		}
-		if len(rows) == 0 {
+		if len(won) == 0 {
 			return ErrLost
 		}
-		if o.verb == retry || o.verb == fail {
-			return insertFailures(tx, rows)
+		if o.failure != nil {
+			return insertFailures(tx, won)
 		}
 		return nil
 	})

@@ -88,16 +88,16 @@ func reapRows(tx *gorm.DB, ids []uint64) (Reaped, error) {
 	if err != nil || len(free) == 0 {
 		return r, err
 	}
-	var failures []outcome
+	var failures []*outcome
 	if !dialect.LocksRows(tx) {
 		// The first statement of a transaction must be a write on SQLite: a read
 		// that wants to write later is refused if anybody wrote in between.
-		if err := tx.Model(&models.Job{}).Where("id IN ?", free).Where(expired(tx)).
+		if err := tx.Model(&models.Job{}).Where(idIn(free)).Where(expired(tx)).
 			Update("reserved_until", gorm.Expr("reserved_until")).Error; err != nil {
 			return r, err
 		}
 	}
-	if err := tx.Where("id IN ?", free).Where(expired(tx)).Order("id").Find(&jobs).Error; err != nil {
+	if err := tx.Where(idIn(free)).Where(expired(tx)).Order("id").Find(&jobs).Error; err != nil {
 		return r, err
 	}
 	for i := range jobs {
@@ -110,16 +110,16 @@ func reapRows(tx *gorm.DB, ids []uint64) (Reaped, error) {
 		case j.Attempts > 1:
 			o.after = handlers.DefaultBackoff(j.Attempts - 1)
 		}
-		set := columnsOf(tx, o)
+		set := columnsOf(tx, &o)
 		set["reserved_by"] = nil // so that the silent worker's outcome finds another's token
-		write := fence(tx, []outcome{o}).Where(expired(tx)).Updates(set)
+		write := fence(tx, []*outcome{&o}).Where(expired(tx)).Updates(set)
 		if write.Error != nil {
 			return r, write.Error
 		}
 		if write.RowsAffected == 0 {
 			continue
 		}
-		failures = append(failures, o)
+		failures = append(failures, &o)
 		if o.verb == fail {
 			r.Failed++
 		} else {

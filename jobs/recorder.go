@@ -232,11 +232,10 @@ func (r *recorder) writeAll(ctx context.Context, batch []*finished) (unknown, re
 // writeBatch writes the outcomes of batch in one transaction, or none. Those whose
 // rows somebody else has locked are kept apart.
 func (r *recorder) writeBatch(ctx context.Context, batch []*finished) error {
-	outcomes := make([]outcome, len(batch))
-	byFence := make(map[fenceKey]*finished, len(batch))
+	outcomes := make([]*outcome, len(batch))
 	for i, f := range batch {
-		outcomes[i] = f.outcome
-		byFence[f.outcome.fence()] = f
+		f.outcome.index = i
+		outcomes[i] = &f.outcome
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.opTimeout())
 	defer cancel()
@@ -251,18 +250,16 @@ func (r *recorder) writeBatch(ctx context.Context, batch []*finished) error {
 		}
 		return err
 	}
-	for _, i := range w.recorded {
-		f := byFence[outcomes[i].fence()]
-		f.outcome = outcomes[i] // settle may have found another verb
-		r.w.ended(f, true)
+	for _, o := range w.recorded {
+		r.w.ended(batch[o.index], true)
 	}
-	for _, i := range w.lost {
-		r.w.ended(byFence[outcomes[i].fence()], false)
+	for _, o := range w.lost {
+		r.w.ended(batch[o.index], false)
 	}
 	if len(w.busy) > 0 {
 		busy := make([]*finished, len(w.busy))
-		for n, i := range w.busy {
-			busy[n] = byFence[outcomes[i].fence()]
+		for n, o := range w.busy {
+			busy[n] = batch[o.index]
 		}
 		r.busyStep++
 		r.setApart(busy, min(10*time.Millisecond<<min(r.busyStep, 10), time.Second))
@@ -289,11 +286,9 @@ func (r *recorder) renew(ctx context.Context) {
 func (r *recorder) renewSome(ctx context.Context, some []*hold) error {
 	ctx, cancel := context.WithTimeout(ctx, r.opTimeout())
 	defer cancel()
-	batch := make([]outcome, len(some))
-	byFence := make(map[fenceKey]*hold, len(some))
+	batch := make([]*outcome, len(some))
 	for i, o := range some {
-		batch[i] = outcome{id: o.job.ID, token: o.job.ReservedBy, verb: extend, after: r.w.config.Lease}
-		byFence[batch[i].fence()] = o
+		batch[i] = &outcome{id: o.job.ID, token: o.job.ReservedBy, verb: extend, after: r.w.config.Lease, index: i}
 	}
 	sent := time.Now()
 	var w written
@@ -305,13 +300,13 @@ func (r *recorder) renewSome(ctx context.Context, some []*hold) error {
 	if err != nil {
 		return err
 	}
-	for _, i := range w.recorded {
-		r.w.holds.renewed(byFence[batch[i].fence()], sent, r.w.config.Lease)
+	for _, o := range w.recorded {
+		r.w.holds.renewed(some[o.index], sent, r.w.config.Lease)
 	}
-	for _, i := range w.lost {
-		o := byFence[batch[i].fence()]
-		if r.w.holds.lose(o) {
-			r.w.config.Logger.Warn("gormjobs: the job is no longer this worker's: the handler's context ends", "job", o.job.ID, "type", o.job.Type)
+	for _, o := range w.lost {
+		held := some[o.index]
+		if r.w.holds.lose(held) {
+			r.w.config.Logger.Warn("gormjobs: the job is no longer this worker's: the handler's context ends", "job", held.job.ID, "type", held.job.Type)
 		}
 	}
 	return nil

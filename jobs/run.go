@@ -15,23 +15,25 @@ import (
 )
 
 // execute runs a held job and hands its outcome to the recorder. done is called
-// once that is recorded, or lost.
+// once that is recorded, or lost. What follows the handler is deferred: a handler
+// may end its goroutine, and one of its own for every job costs more than most.
 func (w *Worker) execute(o *hold, done func(recorded bool)) {
 	f := &finished{hold: o, done: done}
-	h, ok := w.registry.Lookup(o.job.Type)
-	if ok {
-		f.outcome, f.err = w.handle(o, h)
+	defer func() {
+		if f.outcome.committed {
+			// Nothing is left to record. A server that crashes and has lost the commit, or
+			// a replica that never had it, must run the job again: written now, the
+			// completion would be there without the handler's writes.
+			w.ended(f, true)
+			return
+		}
+		w.recorder.add(f)
+	}()
+	if h, ok := w.registry.Lookup(o.job.Type); ok {
+		w.handle(o, h, f)
 	} else {
 		f.outcome = w.park(o)
 	}
-	if f.outcome.committed {
-		// Nothing is left to record. A server that crashes and has lost the commit, or
-		// a replica that never had it, must run the job again: written now, the
-		// completion would be there without the handler's writes.
-		w.ended(f, true)
-		return
-	}
-	w.recorder.add(f)
 }
 
 // park puts a job back whose type has no handler here, uncounted and in its place:
@@ -45,13 +47,13 @@ func (w *Worker) park(o *hold) outcome {
 	return r
 }
 
-// handle runs the handler and turns what came of it into an outcome.
-func (w *Worker) handle(o *hold, h *handlers.Handler) (outcome, error) {
+// handle runs the handler and turns what came of it into f's outcome.
+func (w *Worker) handle(o *hold, h *handlers.Handler, f *finished) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	if d := h.Timeout(); d > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, d, fmt.Errorf("timed out after %s: %w", d, context.DeadlineExceeded))
+		ctx, stop = context.WithTimeoutCause(ctx, d, timedOut(d))
 		defer stop()
 		deaf := time.AfterFunc(d+shutdownGrace, func() {
 			w.counters.stuck.Add(1)
@@ -60,23 +62,34 @@ func (w *Worker) handle(o *hold, h *handlers.Handler) (outcome, error) {
 		defer deaf.Stop()
 	}
 	if !w.holds.begin(o, cancel) {
-		out := outcomeOf(&o.job, release)
-		out.keepPlace = true
-		return out, nil
+		f.outcome = outcomeOf(&o.job, release)
+		f.outcome.keepPlace = true
+		return
 	}
 	defer w.holds.end(o)
-	job := o.job // the handler's own copy
 	var r result
+	defer func() {
+		if r.err != nil && ctx.Err() != nil && isDeadline(r.err) {
+			r.err = fmt.Errorf("%w (%w)", context.Cause(ctx), r.err)
+		}
+		f.outcome, f.err = w.outcome(ctx, o, h, r), r.err
+	}()
+	job := o.job // the handler's own copy
 	if h.Transactional() {
-		r = w.runTx(ctx, h, &job)
+		w.runTx(ctx, h, &job, &r)
 	} else {
-		r = protect(func() error { return h.Run(ctx, &job) })
+		guard(&r, func() error { return h.Run(ctx, &job) })
 	}
-	if r.err != nil && ctx.Err() != nil && isDeadline(r.err) {
-		r.err = fmt.Errorf("%w (%w)", context.Cause(ctx), r.err)
-	}
-	return w.outcome(ctx, o, h, r), r.err
 }
+
+// timedOut is the cause of a context that has lasted so long.
+type timedOut time.Duration
+
+func (d timedOut) Error() string {
+	return fmt.Sprintf("timed out after %s: %v", time.Duration(d), context.DeadlineExceeded)
+}
+
+func (timedOut) Unwrap() error { return context.DeadlineExceeded }
 
 // result is how a handler returned.
 type result struct {
@@ -86,27 +99,34 @@ type result struct {
 	maybe bool   // that commit's answer was lost
 }
 
-// protect runs f. A panic, and a runtime.Goexit, is an error with a stack.
+// guard runs f and puts how it returned into r. A panic is an error with a stack;
+// so is a runtime.Goexit, after which only deferred calls still happen.
+func guard(r *result, f func() error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		r.stack = string(debug.Stack())
+		if v := recover(); v == nil {
+			r.err = errors.New("the handler called runtime.Goexit")
+		} else if err, ok := v.(error); ok {
+			r.err = fmt.Errorf("panic: %w", err)
+		} else {
+			r.err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	r.err = f()
+	returned = true
+}
+
+// protect is guard on a goroutine of its own, so that it returns after a Goexit
+// too.
 func protect(f func() error) (r result) {
 	ended := make(chan struct{})
-	go func() { // a Goexit ends its goroutine, which must not be the slot's
+	go func() {
 		defer close(ended)
-		returned := false
-		defer func() {
-			if returned {
-				return
-			}
-			r.stack = string(debug.Stack())
-			if v := recover(); v == nil {
-				r.err = errors.New("the handler called runtime.Goexit")
-			} else if err, ok := v.(error); ok {
-				r.err = fmt.Errorf("panic: %w", err)
-			} else {
-				r.err = fmt.Errorf("panic: %v", v)
-			}
-		}()
-		r.err = f()
-		returned = true
+		guard(&r, f)
 	}()
 	<-ended
 	return r
@@ -164,10 +184,11 @@ func backoff(h *handlers.Handler, attempt int) (d time.Duration) {
 }
 
 // runTx runs a handler whose writes commit with its job's completion.
-func (w *Worker) runTx(ctx context.Context, h *handlers.Handler, job *models.Job) (r result) {
+func (w *Worker) runTx(ctx context.Context, h *handlers.Handler, job *models.Job, r *result) {
 	tx := w.db.Session(&gorm.Session{NewDB: true, Context: ctx}).Begin(session.Options(w.db)...)
 	if tx.Error != nil {
-		return result{err: fmt.Errorf("begin the handler's transaction: %w", tx.Error)}
+		r.err = fmt.Errorf("begin the handler's transaction: %w", tx.Error)
+		return
 	}
 	ours := tx.Statement.ConnPool.(gorm.TxCommitter)
 	ended := false
@@ -178,17 +199,18 @@ func (w *Worker) runTx(ctx context.Context, h *handlers.Handler, job *models.Job
 	}()
 	theirs := tx.Session(&gorm.Session{NewDB: true})
 	theirs.Statement.ConnPool = lend(tx.Statement.ConnPool)
-	if r = protect(func() error { return h.RunTx(ctx, theirs, job) }); r.err != nil {
-		return r
+	if guard(r, func() error { return h.RunTx(ctx, theirs, job) }); r.err != nil {
+		return
 	}
-	if err := Complete(ctx, tx, job); err != nil {
-		return result{err: err}
+	if r.err = Complete(ctx, tx, job); r.err != nil {
+		return
 	}
 	ended = true
 	if err := ours.Commit(); err != nil {
-		return result{err: fmt.Errorf("commit the handler's transaction: %w", err), maybe: true}
+		r.err, r.maybe = fmt.Errorf("commit the handler's transaction: %w", err), true
+		return
 	}
-	return result{done: true}
+	r.done = true
 }
 
 // errLent is what a RegisterTx handler gets that ends its transaction.

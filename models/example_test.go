@@ -73,7 +73,7 @@ func ExampleDDL() {
 		}
 	}
 	// Output:
-	// CREATE UNIQUE INDEX `idx_queue_jobs_live_v1` ON `queue_jobs`(`unique_live`)
+	// CREATE UNIQUE INDEX `idx_queue_jobs_live_v1` ON `queue_jobs`(`unique_live`) WHERE unique_live IS NOT NULL
 	// CREATE INDEX `idx_queue_jobs_claim_v1` ON `queue_jobs` (queue, priority, available_at, id) WHERE state = 'pending'
 	// CREATE INDEX `idx_queue_jobs_running_v1` ON `queue_jobs` (id) WHERE state = 'processing'
 	// CREATE INDEX `idx_queue_jobs_due_v1` ON `queue_jobs` (due_at) WHERE due_at IS NOT NULL

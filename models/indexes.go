@@ -28,7 +28,7 @@ var indexes = []index{
 	{Job{}, "running_v1", false, "id", "state = 'processing'", ""}, // MySQL: the claim index's prefix
 	{Job{}, "due_v1", false, "due_at", "due_at IS NOT NULL", "due_at"},
 	{Job{}, "done_v1", false, "finished_at", "finished_at IS NOT NULL", "finished_at"},
-	{Job{}, "live_v1", true, "unique_live", "", "unique_live"},
+	{Job{}, "live_v1", true, "unique_live", "unique_live IS NOT NULL", "unique_live"},
 	{Failure{}, "job_v1", false, "job_id", "", "job_id"},
 }
 

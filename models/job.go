@@ -76,7 +76,7 @@ type Job struct {
 	// the same while the key is taken, and NULL when it is free again. The tag
 	// keeps an application's own AutoMigrate on MySQL from dropping the index.
 	UniqueKey  *string   `gorm:"column:unique_key;size:65" json:"unique_key,omitempty"`
-	UniqueLive *string   `gorm:"column:unique_live;size:65;uniqueIndex:,composite:live_v1" json:"-"`
+	UniqueLive *string   `gorm:"column:unique_live;size:65;uniqueIndex:,composite:live_v1,where:unique_live IS NOT NULL" json:"-"`
 	CreatedAt  Timestamp `gorm:"column:created_at;not null;autoCreateTime:false" json:"created_at"`
 
 	// Failures are the failed attempts, for Preload("Failures").
