@@ -133,6 +133,9 @@ func (p *gormjobsPeer) Biz(ctx context.Context, id int64, a Args) error {
 		if err := tx.Create(&order{ID: id, Customer: "c", TotalCents: 100}).Error; err != nil {
 			return err
 		}
+		if os.Getenv("GORMJOBS_NOJOB") != "" { // what GORM's transaction costs with no job
+			return nil
+		}
 		_, err := dispatcher.Enqueue(ctx, tx, a)
 		return err
 	})

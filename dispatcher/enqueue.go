@@ -65,16 +65,20 @@ func EnqueueNow(ctx context.Context, db *gorm.DB, p models.Payload, opts ...Opti
 	if err != nil {
 		return Receipt{}, err
 	}
+	hub, err := session.HubOf(db)
+	if err != nil {
+		return Receipt{}, err
+	}
 	var receipts []Receipt
 	err = session.Retry(ctx, func() error {
-		insertAll := func(s *gorm.DB) (err error) { receipts, err = insert(s, rows); return err }
+		insertAll := func(s *gorm.DB) (err error) { receipts, err = insert(s, hub, rows); return err }
 		if rows[0].unique == "" {
 			return insertAll(s) // one statement is a transaction of its own
 		}
 		return s.Transaction(insertAll, session.Options(s)...)
 	})
 	if err == nil {
-		err = tell(db, rows, true)
+		tell(hub, rows, true)
 	}
 	return one(receipts, err)
 }
@@ -117,11 +121,16 @@ func enqueue(ctx context.Context, tx *gorm.DB, ps []models.Payload, opts []Optio
 	if err != nil {
 		return nil, err
 	}
-	receipts, err := insert(s, rows)
+	hub, err := session.HubOf(tx)
 	if err != nil {
 		return nil, err
 	}
-	return receipts, tell(tx, rows, false)
+	receipts, err := insert(s, hub, rows)
+	if err != nil {
+		return nil, err
+	}
+	tell(hub, rows, false)
+	return receipts, nil
 }
 
 // usable looks at what a session copies from the application's handle: an error
@@ -151,11 +160,7 @@ func newRows(ps []models.Payload, opts []Option) ([]row, error) {
 }
 
 // tell passes the news on, once for each queue.
-func tell(db *gorm.DB, rows []row, committed bool) error {
-	hub, err := session.HubOf(db)
-	if err != nil {
-		return err
-	}
+func tell(hub *session.Hub, rows []row, committed bool) {
 	var queues []string
 	for _, r := range rows {
 		if !slices.Contains(queues, r.queue) {
@@ -163,5 +168,4 @@ func tell(db *gorm.DB, rows []row, committed bool) error {
 			hub.Tell(session.News{Queue: r.queue, Committed: committed})
 		}
 	}
-	return nil
 }

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"cmp"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gormjobs/gormjobs/internal/dialect"
+	"github.com/gormjobs/gormjobs/internal/session"
 	"github.com/gormjobs/gormjobs/models"
 )
 
@@ -26,7 +28,7 @@ const columns = "queue, type, priority, payload, metadata, max_attempts, unique_
 // insert puts rows into the jobs' table and returns the receipts in their order.
 // The keys of unique jobs are taken in one order, whatever the caller's, so that
 // two batches never wait for each other.
-func insert(s *gorm.DB, rows []row) ([]Receipt, error) {
+func insert(s *gorm.DB, hub *session.Hub, rows []row) ([]Receipt, error) {
 	receipts := make([]Receipt, len(rows))
 	var plain []int
 	var keyed []key
@@ -44,14 +46,14 @@ func insert(s *gorm.DB, rows []row) ([]Receipt, error) {
 		keyed = append(keyed, key{i, r.hash(now)})
 	}
 	for _, chunk := range chunks(rows, plain) {
-		if err := insertPlain(s, rows, chunk, receipts); err != nil {
+		if err := insertPlain(s, hub, rows, chunk, receipts); err != nil {
 			return nil, fmt.Errorf("enqueue: %w", err)
 		}
 	}
 	slices.SortStableFunc(keyed, func(a, b key) int { return cmp.Compare(a.hash, b.hash) })
 	for _, k := range keyed {
 		var err error
-		if receipts[k.index], err = insertUnique(s, rows[k.index], k.hash); err != nil {
+		if receipts[k.index], err = insertUnique(s, hub, rows[k.index], k.hash); err != nil {
 			return nil, fmt.Errorf("enqueue %s: %w", rows[k.index].jobType, err)
 		}
 	}
@@ -79,21 +81,28 @@ func chunks(rows []row, indexes []int) [][]int {
 	return all
 }
 
-func insertPlain(s *gorm.DB, rows []row, chunk []int, receipts []Receipt) error {
-	var b strings.Builder
-	var args []any
-	if len(chunk) > 1 && dialect.TakesArrays(s) && alike(rows, chunk) {
-		args = arrayValues(&b, s, rows, chunk)
-	} else {
+func insertPlain(s *gorm.DB, hub *session.Hub, rows []row, chunk []int, receipts []Receipt) error {
+	first := rows[chunk[0]]
+	st := statement{shape: shape{verb: "INSERT INTO ", due: first.due()}, rows: len(chunk), queue: first.queue}
+	switch {
+	case len(chunk) == 1:
+		st.args = first.values(nil, nil)
+	case dialect.TakesArrays(s) && alike(rows, chunk):
+		st.array = true
+		st.args = arrayValues(rows, chunk)
+	default:
+		var b strings.Builder
 		b.WriteString("VALUES ")
 		for n, i := range chunk {
 			if n > 0 {
 				b.WriteString(", ")
 			}
-			args = rows[i].values(&b, args, s, nil)
+			rows[i].due().placeholders(&b, s)
+			st.args = rows[i].values(st.args, nil)
 		}
+		st.values = b.String()
 	}
-	ids, err := insertReturning(s, "INSERT INTO ", b.String(), "", args, len(chunk), rows[chunk[0]].queue)
+	ids, err := st.insert(s, hub)
 	if err != nil {
 		return err
 	}
@@ -119,9 +128,10 @@ func alike(rows []row, chunk []int) bool {
 	return true
 }
 
-// arrayValues are rows that are alike, as one array of payloads: one text for any
-// number of jobs, which the server prepares once, and a tenth of its parsing.
-func arrayValues(b *strings.Builder, s *gorm.DB, rows []row, chunk []int) []any {
+// arrayValues are the arguments of rows that are alike, with one array of payloads:
+// one text for any number of jobs, which the server prepares once, and a tenth of
+// its parsing.
+func arrayValues(rows []row, chunk []int) []any {
 	size := 2
 	for _, i := range chunk {
 		size += len(rows[i].payload) + len(rows[i].payload)/8 + 3
@@ -145,22 +155,18 @@ func arrayValues(b *strings.Builder, s *gorm.DB, rows []row, chunk []int) []any 
 	}
 	payloads = append(payloads, '}')
 	r := rows[chunk[0]]
-	b.WriteString("SELECT ?, ?, CAST(? AS smallint), CAST(p AS json), CAST(? AS json), CAST(? AS bigint), NULL, NULL, ")
-	args := r.times(b, []any{r.queue, r.jobType, r.priority, r.metadata, r.maxAttempts}, s)
-	b.WriteString(" FROM unnest(CAST(? AS text[])) WITH ORDINALITY AS u(p, n) ORDER BY n")
+	args := r.timesArgs([]any{r.queue, r.jobType, r.priority, r.metadata, r.maxAttempts})
 	return append(args, string(payloads))
 }
 
 // insertUnique inserts r unless its key is taken. No statement here fails by the
 // constraint: that would abort the caller's whole transaction on PostgreSQL.
-func insertUnique(s *gorm.DB, r row, hash string) (Receipt, error) {
-	var b strings.Builder
-	b.WriteString("VALUES ")
-	args := r.values(&b, nil, s, &hash)
+func insertUnique(s *gorm.DB, hub *session.Hub, r row, hash string) (Receipt, error) {
 	verb, tail := dialect.InsertOrSkip(s)
+	st := statement{shape: shape{verb: verb, tail: tail, due: r.due()}, rows: 1, queue: r.queue, args: r.values(nil, &hash)}
 	// More than once only if the key's job finishes between the two statements.
 	for range 10 {
-		ids, err := insertReturning(s, verb, b.String(), tail, args, 1, r.queue)
+		ids, err := st.insert(s, hub)
 		if err != nil {
 			return Receipt{}, err
 		}
@@ -182,64 +188,151 @@ func insertUnique(s *gorm.DB, r row, hash string) (Receipt, error) {
 	return Receipt{}, fmt.Errorf("the unique key of %s is taken and freed faster than it can be read", r.jobType)
 }
 
-// values appends the row's placeholders to b and its arguments to args.
-func (r row) values(b *strings.Builder, args []any, s *gorm.DB, hash *string) []any {
+// values appends the arguments of the row's placeholders.
+func (r row) values(args []any, hash *string) []any {
+	return r.timesArgs(append(args, r.queue, r.jobType, r.priority, r.payload, r.metadata, r.maxAttempts, hash, hash))
+}
+
+// due is how a row says when its job is due.
+type due uint8
+
+const (
+	dueNow due = iota
+	dueIn
+	dueAt
+)
+
+func (r row) due() due {
+	switch {
+	case r.at > 0:
+		return dueAt
+	case r.delay > 0:
+		return dueIn
+	}
+	return dueNow
+}
+
+// placeholders appends those of a row.
+func (d due) placeholders(b *strings.Builder, s *gorm.DB) {
 	b.WriteString("(?, ?, ?, ?, ?, ?, ?, ?, ")
-	args = append(args, r.queue, r.jobType, r.priority, r.payload, r.metadata, r.maxAttempts, hash, hash)
-	args = r.times(b, args, s)
+	d.times(b, s)
 	b.WriteByte(')')
-	return args
 }
 
 // times appends the columns from state on. Whether a job is due, and since when,
 // is decided by the database's clock.
-func (r row) times(b *strings.Builder, args []any, s *gorm.DB) []any {
+func (d due) times(b *strings.Builder, s *gorm.DB) {
 	now := dialect.Now(s)
-	switch {
-	case r.at > 0:
+	switch d {
+	case dueAt:
 		fmt.Fprintf(b, "CASE WHEN ? > %s THEN 'scheduled' ELSE 'pending' END, CASE WHEN ? > %s THEN ? ELSE %s END, NULLIF(CASE WHEN ? > %s THEN ? ELSE %s END, %s)", now, now, now, now, now, now)
-		args = append(args, r.at, r.at, r.at, r.at, r.at)
-	case r.delay > 0:
+	case dueIn:
 		fmt.Fprintf(b, "'scheduled', %s + ?, %s + ?", now, now)
-		args = append(args, r.delay, r.delay)
 	default:
 		fmt.Fprintf(b, "'pending', %s, NULL", now)
 	}
 	fmt.Fprintf(b, ", %s, 0", now)
+}
+
+// timesArgs are the arguments of times.
+func (r row) timesArgs(args []any) []any {
+	switch r.due() {
+	case dueAt:
+		return append(args, r.at, r.at, r.at, r.at, r.at)
+	case dueIn:
+		return append(args, r.delay, r.delay)
+	}
 	return args
 }
 
-// insertReturning runs one INSERT of n rows and returns the ids of those that
-// were inserted, in their order. It is raw because GORM's Create can neither take
-// the database's now for a column nor say on every database which ids it gave.
-func insertReturning(s *gorm.DB, verb, values, tail string, args []any, n int, queue string) ([]uint64, error) {
-	sql := verb + s.Statement.Quote(models.JobsTable(s)) + " (" + columns + ") " + values + tail
+// statement is one INSERT. It is raw because GORM's Create can neither take the
+// database's now for a column nor say on every database which ids it gave.
+type statement struct {
+	shape
+	values string // the placeholders of more than one row; empty: the shape says all
+	rows   int
+	queue  string
+	args   []any
+}
+
+// shape is what the text of an INSERT depends on.
+type shape struct {
+	verb, tail string
+	due        due
+	array      bool // of payloads
+	notify     bool
+}
+
+func (st statement) text(s *gorm.DB) string {
+	var b strings.Builder
+	b.WriteString(st.verb + s.Statement.Quote(models.JobsTable(s)) + " (" + columns + ") ")
+	switch {
+	case st.array:
+		b.WriteString("SELECT ?, ?, CAST(? AS smallint), CAST(p AS json), CAST(? AS json), CAST(? AS bigint), NULL, NULL, ")
+		st.due.times(&b, s)
+		b.WriteString(" FROM unnest(CAST(? AS text[])) WITH ORDINALITY AS u(p, n) ORDER BY n")
+	case st.values != "":
+		b.WriteString(st.values)
+	default:
+		b.WriteString("VALUES ")
+		st.due.placeholders(&b, s)
+	}
+	b.WriteString(st.tail)
 	if dialect.InsertReturns(s) {
-		sql += " RETURNING id"
-		if notify := notification(s); notify != "" {
-			sql, args = sql+", "+notify, append(args, queue)
+		b.WriteString(" RETURNING id")
+	}
+	if st.notify {
+		b.WriteString(", " + notification(s))
+	}
+	return b.String()
+}
+
+// insert runs the statement and returns the ids of the rows that were inserted, in
+// their order.
+func (st statement) insert(s *gorm.DB, hub *session.Hub) ([]uint64, error) {
+	if dialect.HasNotify(s) && !hub.Quiet() {
+		st.notify = true
+		st.args = append(st.args, st.queue)
+	}
+	if dialect.InsertReturns(s) {
+		ids, heard, err := st.readIDs(s)
+		if st.notify && len(ids) > 0 { // a duplicate has asked nothing
+			hub.Heard(heard)
 		}
-		return readIDs(s.Raw(sql, args...))
+		return ids, err
 	}
 	result := gorm.WithResult()
-	if err := s.Clauses(result).Exec(sql, args...).Error; err != nil {
+	if err := session.Exec(st.on(s.Clauses(result))).Error; err != nil {
 		return nil, err
 	}
-	if affected, err := result.Result.RowsAffected(); err != nil || affected == 0 {
+	return st.countedIDs(s, result.Result)
+}
+
+// on is the statement on s, not executed yet.
+func (st statement) on(s *gorm.DB) *gorm.DB {
+	if st.values != "" {
+		return s.Raw(st.text(s), st.args...)
+	}
+	return session.Statement(s, st.shape, func() string { return st.text(s) }, st.args...)
+}
+
+// countedIDs are the ids of a database that tells the first one's.
+func (st statement) countedIDs(s *gorm.DB, result sql.Result) ([]uint64, error) {
+	if affected, err := result.RowsAffected(); err != nil || affected == 0 {
 		return nil, err
 	}
-	first, err := result.Result.LastInsertId()
+	first, err := result.LastInsertId()
 	if err != nil {
 		return nil, err
 	}
 	step := uint64(1)
-	if n > 1 {
+	if st.rows > 1 {
 		// The ids of one INSERT … VALUES are consecutive, by this connection's step.
 		if err := s.Raw("SELECT @@auto_increment_increment").Scan(&step).Error; err != nil {
 			return nil, err
 		}
 	}
-	ids := make([]uint64, n)
+	ids := make([]uint64, st.rows)
 	for i := range ids {
 		ids[i] = uint64(first) + uint64(i)*step
 	}
@@ -247,39 +340,33 @@ func insertReturning(s *gorm.DB, verb, values, tail string, args []any, n int, q
 }
 
 // notification is an expression that, evaluated once for a statement, notifies an
-// idle worker of another process that listens. In the caller's transaction it is
-// exact: it comes with the commit, and not after a rollback. It is left out while
-// nobody listens, because it makes commits wait for one another.
+// idle worker of another process that listens, and is NULL if there is none. In the
+// caller's transaction it is exact: it comes with the commit, and not after a
+// rollback. While nobody listens it makes no commit wait for another.
 func notification(s *gorm.DB) string {
-	if !dialect.HasNotify(s) {
-		return ""
-	}
 	return "(SELECT pg_notify('" + models.NotifyChannel + "', ?)::text FROM " + s.Statement.Quote(models.SchedulesTable(s)) +
 		" WHERE name = '" + models.ListeningEntry + "' AND next_tick > " + dialect.Now(s) + ")"
 }
 
-func readIDs(q *gorm.DB) ([]uint64, error) {
-	rows, err := q.Rows()
+// readIDs returns the ids, and whether somebody was notified.
+func (st statement) readIDs(s *gorm.DB) (ids []uint64, heard bool, err error) {
+	rows, err := st.on(s).Rows()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer rows.Close()
-	var ids []uint64
-	columns, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	into := make([]any, len(columns))
-	for i := range into {
-		into[i] = new(any)
-	}
+	ids = make([]uint64, 0, st.rows)
 	var id uint64
-	into[0] = &id
+	var notified sql.NullString
+	into := []any{&id}
+	if st.notify {
+		into = append(into, &notified)
+	}
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		ids = append(ids, id)
 	}
-	return ids, rows.Err()
+	return ids, notified.Valid, rows.Err()
 }

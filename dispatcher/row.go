@@ -154,8 +154,12 @@ func encode(p models.Payload) (string, error) {
 // transaction.
 const maxDepth = 1000
 
-// depth is how deep the arrays and objects of a valid JSON text are nested.
+// depth is how deep the arrays and objects of a valid JSON text are nested, or how
+// many they are if these are no more than allowed.
 func depth(text []byte) (deepest int) {
+	if n := bytes.Count(text, []byte("{")) + bytes.Count(text, []byte("[")); n <= maxDepth {
+		return n
+	}
 	level, inString := 0, false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {

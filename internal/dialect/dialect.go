@@ -36,11 +36,13 @@ func LocksRows(db *gorm.DB) bool { return db.Name() != sqlite }
 // Now is the database's clock as an SQL expression: microseconds since 1970 UTC,
 // constant within a statement, usable against an index, and right in any session
 // time zone. (UNIX_TIMESTAMP(NOW(6)) is an hour off when summer time ends, and
-// SQLite before 3.42 answers NULL to unixepoch('subsec').)
+// SQLite before 3.42 answers NULL to unixepoch('subsec'). PostgreSQL's extract is a
+// numeric, and takes twice as long as date_part, a double with 0.24 µs between two
+// neighbours, which the cast rounds to the right one until the year 2242.)
 func Now(db *gorm.DB) string {
 	switch db.Name() {
 	case postgres:
-		return "floor(extract(epoch from statement_timestamp())*1000000)::bigint"
+		return "(date_part('epoch',statement_timestamp())*1000000)::bigint"
 	case mysql:
 		return "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))"
 	default:

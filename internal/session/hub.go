@@ -1,6 +1,10 @@
 package session
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
 
 // News tells a worker of this process about jobs in a queue.
 type News struct {
@@ -16,6 +20,29 @@ type Hub struct {
 	mu   sync.RWMutex
 	subs map[int]func(News)
 	next int
+
+	unheard atomic.Pointer[time.Time] // when last nobody listened for notifications
+}
+
+// quiet is how long nobody is taken to listen after nobody did. A worker that
+// begins to listen meanwhile still looks by itself more often than that.
+const quiet = 250 * time.Millisecond
+
+// Quiet tells whether notifications may be left out for now: within the last
+// moments nobody listened for them.
+func (h *Hub) Quiet() bool {
+	t := h.unheard.Load()
+	return t != nil && time.Since(*t) < quiet
+}
+
+// Heard takes note of whether somebody listened just now.
+func (h *Hub) Heard(yes bool) {
+	if yes {
+		h.unheard.Store(nil)
+		return
+	}
+	now := time.Now()
+	h.unheard.Store(&now)
 }
 
 // Subscribe makes fn hear all news until the returned function is called. fn must

@@ -16,7 +16,6 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/callbacks"
 	"gorm.io/gorm/logger"
-	"gorm.io/gorm/schema"
 
 	"github.com/gormjobs/gormjobs/internal/dialect"
 )
@@ -115,36 +114,6 @@ func isolate(db *gorm.DB) (*gorm.DB, error) {
 		DisableNestedTransaction: false,
 		Logger:                   logger.Discard,
 	})
-}
-
-// namer remembers what the application's naming strategy calls the tables of
-// gormjobs: GORM's own tries some thirty regular expressions to find a plural,
-// which was 40 % of an Enqueue.
-type namer struct {
-	schema.Namer
-	tables  sync.Map
-	indexes sync.Map
-}
-
-// TableName implements schema.Namer.
-func (n *namer) TableName(table string) string {
-	if name, ok := n.tables.Load(table); ok {
-		return name.(string)
-	}
-	name := n.Namer.TableName(table)
-	n.tables.Store(table, name)
-	return name
-}
-
-// IndexName implements schema.Namer.
-func (n *namer) IndexName(table, column string) string {
-	key := [2]string{table, column}
-	if name, ok := n.indexes.Load(key); ok {
-		return name.(string)
-	}
-	name := n.Namer.IndexName(table, column)
-	n.indexes.Store(key, name)
-	return name
 }
 
 // dialector is the application's own, initialized without its callbacks.

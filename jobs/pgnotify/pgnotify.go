@@ -9,7 +9,8 @@
 // while a worker is listening and idle, so a notification comes exactly when the
 // job does, and not after a rollback. A busy worker polls every few milliseconds
 // and asks for none: notifications make the commits of all transactions that send
-// them wait for one another.
+// them wait for one another. A process that has seen that nobody asks looks again
+// after a quarter of a second.
 package pgnotify
 
 import (
