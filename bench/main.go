@@ -525,17 +525,35 @@ func run(ctx context.Context, p Peer, r *result, q params) error {
 		m := int(float64(rate) * steady.Seconds())
 		ds := make([]time.Duration, 0, m)
 		var mu sync.Mutex
+		warm := 0 // jobs that open the connections of both sides
 		stop, err := p.Start(ctx, 100, func(t int64) {
 			d := time.Duration(time.Now().UnixNano() - t)
 			mu.Lock()
+			defer mu.Unlock()
+			if t == 0 {
+				warm++
+				return
+			}
 			ds = append(ds, d)
-			mu.Unlock()
 		})
 		if err != nil {
 			return err
 		}
 		defer bounded(stop)
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(time.Second)
+		const warmUp = 320
+		if _, err := clients(warmUp, 16, func(int) error { return p.Insert(ctx, newArgs(0)) }); err != nil {
+			return err
+		}
+		for dead := time.Now().Add(limit / 2); time.Now().Before(dead); time.Sleep(5 * time.Millisecond) {
+			mu.Lock()
+			done := warm == warmUp
+			mu.Unlock()
+			if done {
+				break
+			}
+		}
+		time.Sleep(500 * time.Millisecond)
 		var inserted float64
 		err = timed(func() error {
 			t0 := time.Now()
