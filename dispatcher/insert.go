@@ -290,6 +290,9 @@ func (st statement) text(s *gorm.DB) string {
 // insert runs the statement and returns the ids of the rows that were inserted, in
 // their order.
 func (st statement) insert(s *gorm.DB, hub *session.Hub) ([]uint64, error) {
+	if st.values != "" {
+		s = session.Unprepared(s)
+	}
 	if dialect.HasNotify(s) && !hub.Quiet() {
 		st.notify = true
 		st.args = append(st.args, st.queue)

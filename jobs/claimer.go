@@ -183,7 +183,7 @@ func (c *Claimer) claimSelected(tx *gorm.DB, limit int, token string) ([]models.
 	}
 	slices.Sort(ids)
 	update := tx.Model(&models.Job{}).Clauses(dialect.ByID(tx)).
-		Where(idIn(ids)).Where("state = 'pending'").
+		Where(dialect.IDIn(tx, ids)).Where("state = 'pending'").
 		Updates(map[string]any{
 			"state":          models.Processing,
 			"attempts":       gorm.Expr("attempts + 1"),

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gorm.io/gorm"
@@ -55,7 +54,7 @@ func idsOf(batch []*outcome) []uint64 {
 
 // fence holds for the rows that are still reserved by the claims of batch.
 func fence(tx *gorm.DB, batch []*outcome) *gorm.DB {
-	q := tx.Model(&models.Job{}).Clauses(dialect.ByID(tx)).Where(idIn(idsOf(batch))).Where("state = 'processing'")
+	q := tx.Model(&models.Job{}).Clauses(dialect.ByID(tx)).Where(dialect.IDIn(tx, idsOf(batch))).Where("state = 'processing'")
 	if oneToken(batch) {
 		return q.Where("reserved_by = ?", batch[0].token)
 	}
@@ -79,7 +78,7 @@ func lockHeld(tx *gorm.DB, batch []*outcome) ([]*outcome, error) {
 	slices.Sort(tokens)
 	var free []models.Job
 	err := tx.Model(&models.Job{}).Clauses(dialect.ByID(tx), skipLocked()).Select("id", "reserved_by").
-		Where(idIn(idsOf(batch))).Where("state = 'processing' AND reserved_by IN ?", slices.Compact(tokens)).
+		Where(dialect.IDIn(tx, idsOf(batch))).Where("state = 'processing' AND reserved_by IN ?", slices.Compact(tokens)).
 		Order("id").Find(&free).Error
 	if err != nil {
 		return nil, fmt.Errorf("lock the rows: %w", err)
@@ -104,17 +103,11 @@ func pick(batch []*outcome, rows []models.Job) []*outcome {
 	return picked
 }
 
-// updateHeld is lockHeld and update in one statement, for PostgreSQL. Its text is
-// the same for any number of ids, so that it is prepared once; where there is more
-// than one token, they are looked up in an object, since a list of pairs is
+// updateHeld is lockHeld and update in one statement, for PostgreSQL. Where there
+// is more than one token, they are looked up in an object: a list of pairs is
 // compared with every row of it. The ids are an array and no join, so that no plan
 // can begin with all processing rows.
 func updateHeld(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
-	ids := make([]byte, 0, 10*len(group))
-	for n, o := range group {
-		ids = strconv.AppendUint(append(ids, "{,"[min(n, 1)]), o.id, 10)
-	}
-	ids = append(ids, '}')
 	token, fence := group[0].token, "reserved_by = ?"
 	if !oneToken(group) {
 		object, err := tokensByID(group)
@@ -125,10 +118,11 @@ func updateHeld(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
 	}
 	set, args := assignments(columnsOf(tx, group[0]))
 	table := tx.Statement.Quote(models.JobsTable(tx))
-	args = append(args, string(ids), token, token)
+	ids := dialect.IDIn(tx, idsOf(group))
+	args = append(append(args, ids.Vars...), token, token)
 	guard := "state = 'processing' AND " + fence
 	rows, err := tx.Raw("UPDATE "+table+" SET "+set+" WHERE id = ANY(ARRAY(SELECT id FROM "+table+
-		" WHERE id = ANY(CAST(? AS bigint[])) AND "+guard+" ORDER BY id FOR UPDATE SKIP LOCKED)) AND "+guard+
+		" WHERE "+ids.SQL+" AND "+guard+" ORDER BY id FOR UPDATE SKIP LOCKED)) AND "+guard+
 		" RETURNING id", args...).Rows()
 	if err != nil {
 		return nil, err

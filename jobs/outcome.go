@@ -225,7 +225,7 @@ func settle(tx *gorm.DB, batch []*outcome) (written, error) {
 		return w, nil
 	}
 	var rows []models.Job
-	if err := tx.Select("id", "state", "reserved_by").Where(idIn(rest)).Find(&rows).Error; err != nil {
+	if err := tx.Select("id", "state", "reserved_by").Where(dialect.IDIn(tx, rest)).Find(&rows).Error; err != nil {
 		return written{}, fmt.Errorf("read who has the jobs: %w", err)
 	}
 	found := make(map[uint64]models.Job, len(rows))

@@ -54,7 +54,7 @@ func promoteSome(ctx context.Context, db *gorm.DB) (found, promoted int, err err
 		if err != nil || len(free) == 0 {
 			return err
 		}
-		write := tx.Model(&models.Job{}).Clauses(dialect.ByID(tx)).Where(idIn(free)).Where(guard).
+		write := tx.Model(&models.Job{}).Clauses(dialect.ByID(tx)).Where(dialect.IDIn(tx, free)).Where(guard).
 			Updates(map[string]any{"state": models.Pending, "due_at": nil})
 		promoted = int(write.RowsAffected)
 		return write.Error

@@ -92,12 +92,12 @@ func reapRows(tx *gorm.DB, ids []uint64) (Reaped, error) {
 	if !dialect.LocksRows(tx) {
 		// The first statement of a transaction must be a write on SQLite: a read
 		// that wants to write later is refused if anybody wrote in between.
-		if err := tx.Model(&models.Job{}).Where(idIn(free)).Where(expired(tx)).
+		if err := tx.Model(&models.Job{}).Where(dialect.IDIn(tx, free)).Where(expired(tx)).
 			Update("reserved_until", gorm.Expr("reserved_until")).Error; err != nil {
 			return r, err
 		}
 	}
-	if err := tx.Where(idIn(free)).Where(expired(tx)).Order("id").Find(&jobs).Error; err != nil {
+	if err := tx.Where(dialect.IDIn(tx, free)).Where(expired(tx)).Order("id").Find(&jobs).Error; err != nil {
 		return r, err
 	}
 	for i := range jobs {

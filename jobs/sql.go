@@ -3,7 +3,6 @@ package jobs
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"gorm.io/gorm"
@@ -53,21 +52,6 @@ func inTx(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
 	return session.Transaction(ctx, db, fn)
 }
 
-// idIn holds for the rows of ids. They are part of the text: as arguments they are
-// half the work of a statement for hundreds of rows. MySQL and PostgreSQL keep no
-// plan of it that anybody would miss.
-func idIn(ids []uint64) clause.Expr {
-	b := make([]byte, 0, 8+10*len(ids))
-	b = append(b, "id IN ("...)
-	for n, id := range ids {
-		if n > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendUint(b, id, 10)
-	}
-	return clause.Expr{SQL: string(append(b, ')'))}
-}
-
 // lockFree locks those of ids for which the guard holds and that nobody else has
 // locked, and returns them in ascending order. A write after it waits for nobody.
 // On SQLite nobody else can write, so all ids come back and the write's own guard
@@ -78,7 +62,7 @@ func lockFree(tx *gorm.DB, ids []uint64, guard string, args ...any) ([]uint64, e
 	}
 	var free []uint64
 	err := tx.Model(&models.Job{}).Clauses(dialect.ByID(tx), skipLocked()).
-		Where(idIn(ids)).Where(guard, args...).Order("id").Pluck("id", &free).Error
+		Where(dialect.IDIn(tx, ids)).Where(guard, args...).Order("id").Pluck("id", &free).Error
 	if err != nil {
 		return nil, fmt.Errorf("lock the rows: %w", err)
 	}

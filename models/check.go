@@ -120,7 +120,7 @@ func look(s *gorm.DB) (missing, error) {
 // is another each time: PostgreSQL refuses a SELECT * that the driver prepared
 // before a column was added.
 func columns(s *gorm.DB, model schema.TablerWithNamer) (map[string]bool, error) {
-	rows, err := s.Model(model).Where(fmt.Sprintf("%d = 0", 1+rand.Uint32()>>1)).Rows()
+	rows, err := session.Unprepared(s).Model(model).Where(fmt.Sprintf("%d = 0", 1+rand.Uint32()>>1)).Rows()
 	if err != nil {
 		return nil, fmt.Errorf("read the columns of %s: %w", model.TableName(s.NamingStrategy), err)
 	}

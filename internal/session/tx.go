@@ -28,7 +28,21 @@ func Transaction(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) e
 	if err != nil {
 		return err
 	}
+	s = Unprepared(s)
 	return Retry(ctx, func() error { return s.Transaction(fn, Options(s)...) })
+}
+
+// Unprepared is s without GORM's prepared statements, for texts that are different
+// each time: with PrepareStmt they would stay on the server by the thousands.
+func Unprepared(s *gorm.DB) *gorm.DB {
+	u := s.Session(&gorm.Session{NewDB: true, Context: s.Statement.Context})
+	switch p := s.Statement.ConnPool.(type) {
+	case *gorm.PreparedStmtDB:
+		u.Statement.ConnPool = p.ConnPool
+	case *gorm.PreparedStmtTX:
+		u.Statement.ConnPool = p.Tx
+	}
+	return u
 }
 
 // Options are those a transaction of the library begins with. SQLite has one
