@@ -23,6 +23,8 @@ type entry struct {
 var (
 	ours             = entry{peer: "gormjobs", config: "default"}
 	oursBest         = entry{peer: "gormjobs", config: "best"}
+	oursAsked        = entry{peer: "gormjobs", config: "default", variant: "notifying", env: []string{"GORMJOBS_ASKED=1"}}
+	oursNoJob        = entry{peer: "gormjobs", config: "default", variant: "without the job", env: []string{"GORMJOBS_NOJOB=1"}}
 	riverDefault     = entry{peer: "river", config: "default"}
 	riverBest        = entry{peer: "river", config: "best"}
 	riverSQL         = entry{peer: "river-sql", config: "best"}

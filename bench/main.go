@@ -358,6 +358,69 @@ type attacher interface {
 	Attach(dsn string) error
 }
 
+// timed adds what f takes, and sets what others used meanwhile.
+func (r *result) timed(f func() error) error {
+	defer profiled()()
+	busy, servers := machine()
+	c, t := cpu(), time.Now()
+	err := f()
+	took := time.Since(t).Seconds()
+	mine := cpu() - c
+	busy2, servers2 := machine()
+	r.Seconds += took
+	r.CPU += mine
+	r.DBCPU += servers2 - servers
+	r.Foreign = max(0, (busy2-busy-mine-(servers2-servers))/took)
+	return err
+}
+
+// drain adds the time from a worker's start, c jobs at once, until m ready jobs are durably completed.
+func drain(ctx context.Context, p Peer, r *result, c, m int, limit time.Duration) error {
+	if err := p.Preload(ctx, m); err != nil {
+		return fmt.Errorf("preload: %w", err)
+	}
+	var got atomic.Int64
+	var stop func()
+	var began, ended time.Time
+	before := r.Seconds
+	err := r.timed(func() (err error) {
+		began = time.Now()
+		stop, err = p.Start(ctx, c, func(int64) { got.Add(1) })
+		if err != nil {
+			return err
+		}
+		dead := time.Now().Add(limit)
+		for got.Load() < int64(m) && time.Now().Before(dead) {
+			time.Sleep(time.Millisecond)
+		}
+		for {
+			ended = time.Now() // what Left counts is as of its start
+			left, err := p.Left(ctx)
+			if err != nil {
+				return err
+			}
+			r.Left = left
+			if left == 0 || time.Now().After(dead) {
+				return nil
+			}
+			// Counting costs the server too: no more than a third of the time.
+			time.Sleep(max(2*time.Millisecond, 2*time.Since(ended)))
+		}
+	})
+	r.Handled += got.Load()
+	r.N += int64(m) - r.Left
+	if err == nil {
+		r.Seconds = before + ended.Sub(began).Seconds()
+	}
+	if r.Left > 0 {
+		r.Note = fmt.Sprintf("gave up after %s", limit)
+	}
+	if stop != nil {
+		bounded(stop)
+	}
+	return err
+}
+
 func run(ctx context.Context, p Peer, r *result, q params) error {
 	op, n, aged, rate, limit, idle, steady, gapMin, gapMax := q.Op, q.N, q.Aged, q.Rate, q.Limit, q.Idle, q.Steady, q.GapMin, q.GapMax
 	or := func(d int) int {
@@ -366,17 +429,7 @@ func run(ctx context.Context, p Peer, r *result, q params) error {
 		}
 		return d
 	}
-	timed := func(f func() error) error {
-		defer profiled()()
-		busy, servers := machine()
-		c, t := cpu(), time.Now()
-		err := f()
-		r.Seconds, r.CPU = time.Since(t).Seconds(), cpu()-c
-		busy2, servers2 := machine()
-		r.DBCPU = servers2 - servers
-		r.Foreign = max(0, (busy2-busy-r.CPU-r.DBCPU)/r.Seconds)
-		return err
-	}
+	timed := r.timed
 	switch op {
 	case "insert1", "insert8": // (a) one job a transaction
 		c, m := 1, or(5000)
@@ -435,55 +488,18 @@ func run(ctx context.Context, p Peer, r *result, q params) error {
 		if op == "drain1000" {
 			c = 1000
 		}
-		if op == "drain_aged" {
-			m = or(10_000)
-			if err := p.Age(ctx, aged); err != nil {
+		if op != "drain_aged" {
+			return drain(ctx, p, r, c, m, limit)
+		}
+		if err := p.Age(ctx, aged); err != nil {
+			return err
+		}
+		for range 3 { // to put the rows there takes much longer
+			if err := drain(ctx, p, r, c, m, limit); err != nil || r.Left > 0 {
 				return err
 			}
 		}
-		if err := p.Preload(ctx, m); err != nil {
-			return fmt.Errorf("preload: %w", err)
-		}
-		var got atomic.Int64
-		var stop func()
-		var ended time.Time
-		began := time.Now()
-		err := timed(func() (err error) {
-			began = time.Now()
-			stop, err = p.Start(ctx, c, func(int64) { got.Add(1) })
-			if err != nil {
-				return err
-			}
-			dead := time.Now().Add(limit)
-			for got.Load() < int64(m) && time.Now().Before(dead) {
-				time.Sleep(time.Millisecond)
-			}
-			for {
-				ended = time.Now() // what Left counts is as of its start
-				left, err := p.Left(ctx)
-				if err != nil {
-					return err
-				}
-				r.Left = left
-				if left == 0 || time.Now().After(dead) {
-					return nil
-				}
-				// Counting costs the server too: no more than a third of the time.
-				time.Sleep(max(2*time.Millisecond, 2*time.Since(ended)))
-			}
-		})
-		r.Handled = got.Load()
-		r.N = int64(m) - r.Left
-		if err == nil {
-			r.Seconds = ended.Sub(began).Seconds()
-		}
-		if r.Left > 0 {
-			r.Note = fmt.Sprintf("gave up after %s", limit)
-		}
-		if stop != nil {
-			bounded(stop)
-		}
-		return err
+		return nil
 	case "latency": // (e) one job at a time on an idle queue; from the insert call's start to the handler's start
 		m := or(200)
 		got := make(chan time.Duration, 1000)

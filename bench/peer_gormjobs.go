@@ -32,7 +32,10 @@ func init() {
 //
 //	default  gorm.Config{} and jobs.Config{} but for the number of slots; on
 //	         PostgreSQL with package pgnotify; the DSN as the documentation has it
-//	best     the same with GORM's SkipDefaultTransaction; there is nothing else to tune
+//	best     the same with GORM's SkipDefaultTransaction, and on SQLite PrepareStmt; there is nothing else to tune
+//
+// GORMJOBS_NOJOB leaves the job out of biz8, and GORMJOBS_ASKED makes every insert notify, as for a worker that is idle
+// all the time.
 type gormjobsPeer struct {
 	kind, base, dsn string
 	best            bool
@@ -75,7 +78,13 @@ func (p *gormjobsPeer) Setup(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return models.Migrate(p.db)
+	if err := models.Migrate(p.db); err != nil {
+		return err
+	}
+	if os.Getenv("GORMJOBS_ASKED") != "" {
+		return p.db.Create(&models.Schedule{Name: models.ListeningEntry, NextTick: models.At(time.Now().Add(24 * time.Hour)), UpdatedAt: 1}).Error
+	}
+	return nil
 }
 
 func (p *gormjobsPeer) config() string {
@@ -99,7 +108,7 @@ func (p *gormjobsPeer) open() error {
 	default:
 		return fmt.Errorf("gormjobs has no database %q", p.kind)
 	}
-	db, err := gorm.Open(d, &gorm.Config{Logger: logger.Discard, SkipDefaultTransaction: p.best})
+	db, err := gorm.Open(d, &gorm.Config{Logger: logger.Discard, SkipDefaultTransaction: p.best, PrepareStmt: p.best && p.kind == "sqlite"})
 	if err != nil {
 		return err
 	}
@@ -133,7 +142,7 @@ func (p *gormjobsPeer) Biz(ctx context.Context, id int64, a Args) error {
 		if err := tx.Create(&order{ID: id, Customer: "c", TotalCents: 100}).Error; err != nil {
 			return err
 		}
-		if os.Getenv("GORMJOBS_NOJOB") != "" { // what GORM's transaction costs with no job
+		if os.Getenv("GORMJOBS_NOJOB") != "" {
 			return nil
 		}
 		_, err := dispatcher.Enqueue(ctx, tx, a)
@@ -218,7 +227,11 @@ func (p *gormjobsPeer) Preload(ctx context.Context, n int) error {
 	case "sqlite":
 		return nil
 	}
-	return p.db.Exec("ANALYZE TABLE queue_jobs").Error
+	pool, err := p.db.DB()
+	if err != nil {
+		return err
+	}
+	return mySettle(ctx, pool, "queue_jobs")
 }
 
 func (p *gormjobsPeer) Clear(ctx context.Context) error {

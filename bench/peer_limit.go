@@ -581,8 +581,7 @@ func (p *limitMy) Preload(ctx context.Context, n int) error {
 	if err := fill(ctx, n, p.Bulk); err != nil {
 		return err
 	}
-	_, err := p.db.ExecContext(ctx, "ANALYZE TABLE jobs")
-	return err
+	return mySettle(ctx, p.db, "jobs")
 }
 
 func (p *limitMy) Statements(ctx context.Context) (int64, int64, error) {

@@ -191,8 +191,7 @@ func (p *wmPeer) Preload(ctx context.Context, n int) error {
 	if p.pg {
 		return pgSettle(ctx, p.dsn)
 	}
-	_, err := p.db.ExecContext(ctx, "ANALYZE TABLE watermill_q")
-	return err
+	return mySettle(ctx, p.db, "watermill_q")
 }
 func (p *wmPeer) Statements(ctx context.Context) (int64, int64, error) {
 	if p.pg {

@@ -126,7 +126,7 @@ func (l *queueLoop) want(now state) int {
 	return min(l.slots.n-now.running-now.buffered+now.ahead, maxClaim)
 }
 
-// maxClaim bounds a claim, and with it what a worker holds in memory. With 500
+// maxClaim bounds a claim: one transaction with its locks and its answer. With 500,
 // short jobs drain a sixth slower: each claim has its round trips.
 const maxClaim = 1000
 

@@ -13,7 +13,7 @@ import (
 )
 
 // recordBatch is how many outcomes, or renewals, one transaction writes.
-const recordBatch = 500
+const recordBatch = 1000
 
 // recorder writes the outcomes and renews the leases of a worker, in one goroutine
 // and with ascending ids, so that they never wait for one another. While a batch

@@ -50,8 +50,12 @@ func (s *slots) state() state {
 	return state{s.running, len(s.buffer), s.ahead(), s.moved}
 }
 
-// aheadBytes bounds the payloads that are claimed ahead.
-const aheadBytes = 8 << 20
+// What is claimed ahead has bounds, in jobs and in bytes of their payloads. With
+// room for two claims, one is under way while the last one's jobs are run.
+const (
+	maxAhead   = 2000
+	aheadBytes = 8 << 20
+)
 
 // ahead is how many more jobs than slots keep the slots busy for the time of two
 // claims.
@@ -61,7 +65,7 @@ func (s *slots) ahead() int {
 		return 0
 	}
 	const round = 10 * time.Millisecond
-	return min(int(time.Duration(s.n)*round/max(run, time.Microsecond)), maxClaim, aheadBytes/max(s.size, 1))
+	return min(int(time.Duration(s.n)*round/max(run, time.Microsecond)), maxAhead, aheadBytes/max(s.size, 1))
 }
 
 // add puts claimed jobs into the buffer.
