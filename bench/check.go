@@ -80,7 +80,7 @@ func (r *runner) child(e entry) *child {
 	self, err := os.Executable()
 	must(err)
 	c := &child{cmd: exec.Command(self, "run", "-serve", "-peer", e.peer, "-db", r.kind, "-dsn", r.dsn, "-config", e.config, "-server", r.server)}
-	c.cmd.Env = append(os.Environ(), e.env...)
+	c.cmd.Env = append(append(os.Environ(), e.env...), "BENCH_VARIANT="+e.variant)
 	c.cmd.Stderr = os.Stderr
 	c.in, err = c.cmd.StdinPipe()
 	must(err)
@@ -117,15 +117,19 @@ func (r *runner) do(s step) {
 			if strings.Contains(x.Note, "ERROR") {
 				fmt.Fprintf(os.Stderr, "%s %s: %s\n", e.key(), s.q.Op, x.Note)
 			}
-			r.results = append(r.results, x)
-			k := e.key() + " " + s.q.Op
-			r.rounds[k] = append(r.rounds[k], x)
-			if r.out != nil {
-				b, err := json.Marshal(x)
-				must(err)
-				fmt.Fprintf(r.out, "%s\n", b)
-			}
+			r.add(x)
 		}
+	}
+}
+
+func (r *runner) add(x result) {
+	r.results = append(r.results, x)
+	k := entry{peer: x.Peer, config: x.Config, variant: x.Variant}.key() + " " + x.Op
+	r.rounds[k] = append(r.rounds[k], x)
+	if r.out != nil {
+		b, err := json.Marshal(x)
+		must(err)
+		fmt.Fprintf(r.out, "%s\n", b)
 	}
 }
 
@@ -238,22 +242,29 @@ func checkMain(args []string) int {
 	return code
 }
 
-// fullMain is the long form: it writes every run to a file, and prints the tables and the targets.
+// fullMain is the long form: it writes every run to a file, and prints the tables and the targets. With workloads named,
+// it does only those again, and keeps the file's others.
 func fullMain(args []string) int {
-	r, rounds, rest := parseKind("full", args)
+	r, rounds, only := parseKind("full", args)
 	defer r.end()
 	name := filepath.Join("results", r.kind+".jsonl")
-	if len(rest) > 0 {
-		name = rest[0]
-	}
 	must(os.MkdirAll(filepath.Dir(name), 0o755))
+	var kept []result
+	if len(only) > 0 {
+		kept = slices.DeleteFunc(readResults([]string{name}), func(x result) bool { return slices.Contains(only, x.Op) })
+	}
 	f, err := os.Create(name)
 	must(err)
 	defer f.Close()
 	r.out = f
+	for _, x := range kept {
+		r.add(x)
+	}
 	steps, targets := plan(r.kind, rounds, true)
 	for _, s := range steps {
-		r.do(s)
+		if len(only) == 0 || slices.Contains(only, s.q.Op) {
+			r.do(s)
+		}
 	}
 	tables(os.Stdout, r.results)
 	fmt.Println()

@@ -22,6 +22,15 @@ const ordersPG = `CREATE TABLE orders (id bigint PRIMARY KEY, customer text NOT 
 const ordersMy = `CREATE TABLE orders (id bigint PRIMARY KEY, customer varchar(80) NOT NULL, total_cents bigint NOT NULL, created_at timestamp(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6))`
 const ordersLite = `CREATE TABLE orders (id integer PRIMARY KEY, customer text NOT NULL, total_cents integer NOT NULL, created_at text NOT NULL DEFAULT CURRENT_TIMESTAMP)`
 
+// databaseOf is the peer's own database; each variant of its settings has another.
+func databaseOf(peer string) string {
+	name := "bench_" + peer
+	if v := os.Getenv("BENCH_VARIANT"); v != "" {
+		name += "_" + v
+	}
+	return strings.NewReplacer("-", "_", " ", "_").Replace(strings.ToLower(name))
+}
+
 // pgFresh makes the peer's database if it is missing, empties it and returns its DSN.
 func pgFresh(ctx context.Context, dsn, peer string) (string, error) {
 	c, err := pgx.Connect(ctx, dsn)
@@ -29,7 +38,7 @@ func pgFresh(ctx context.Context, dsn, peer string) (string, error) {
 		return "", err
 	}
 	defer c.Close(ctx)
-	name := "bench_" + strings.ReplaceAll(peer, "-", "_")
+	name := databaseOf(peer)
 	if _, err := c.Exec(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)"); err != nil {
 		return "", err
 	}
@@ -150,7 +159,7 @@ func myFresh(ctx context.Context, dsn, peer string) (string, error) {
 		return "", err
 	}
 	defer d.Close()
-	name := "bench_" + strings.ReplaceAll(peer, "-", "_")
+	name := databaseOf(peer)
 	for _, q := range []string{"DROP DATABASE IF EXISTS " + name, "CREATE DATABASE " + name} {
 		if _, err := d.ExecContext(ctx, q); err != nil {
 			return "", err
