@@ -104,7 +104,7 @@ func (p *gormjobsPeer) open() error {
 	case "mysql", "mariadb":
 		d = mysql.Open(p.dsn)
 	case "sqlite":
-		d, connections = sqlite.Open(p.dsn), 4
+		d, connections = sqlite.Open(p.dsn), 1 // as the documentation has it
 	default:
 		return fmt.Errorf("gormjobs has no database %q", p.kind)
 	}
