@@ -26,6 +26,7 @@ test-long: ## run the soaks and the million-row tests too
 check: ## gofmt, go vet, staticcheck, documentation
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w $$unformatted"; exit 1; fi
 	go vet ./...
+	cd bench && CGO_ENABLED=0 go vet .
 	go run $(STATICCHECK) ./...
 	go test ./internal/docs
 
