@@ -28,7 +28,7 @@ func onEach(b *testing.B, fn func(b *testing.B, db *gorm.DB)) {
 
 const hundred = 100
 
-func fill(b *testing.B, db *gorm.DB) {
+func fill(b testing.TB, db *gorm.DB) {
 	b.Helper()
 	ps := make([]benchmarked, hundred)
 	for i := range ps {
@@ -42,7 +42,7 @@ func fill(b *testing.B, db *gorm.DB) {
 	}
 }
 
-func claimHundred(b *testing.B, c *Claimer) []models.Job {
+func claimHundred(b testing.TB, c *Claimer) []models.Job {
 	b.Helper()
 	got, err := c.Claim(b.Context(), hundred)
 	if err != nil || len(got) != hundred {
@@ -51,7 +51,7 @@ func claimHundred(b *testing.B, c *Claimer) []models.Job {
 	return got
 }
 
-func newBenchClaimer(b *testing.B, db *gorm.DB) *Claimer {
+func newBenchClaimer(b testing.TB, db *gorm.DB) *Claimer {
 	b.Helper()
 	c, err := NewClaimer(db, ClaimerConfig{})
 	if err != nil {

@@ -1,0 +1,78 @@
+package jobs // what is claimed ahead is decided by nothing exported
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"gorm.io/gorm"
+
+	"github.com/gormjobs/gormjobs/handlers"
+	"github.com/gormjobs/gormjobs/internal/testdb"
+	"github.com/gormjobs/gormjobs/models"
+)
+
+func TestOnlyShortJobsAreClaimedAhead(t *testing.T) {
+	for _, c := range []struct {
+		slots   int
+		run     time.Duration
+		payload int
+		want    int
+	}{
+		{100, 0, 100, 0}, // not known yet
+		{100, 6 * time.Millisecond, 100, 0},
+		{10, time.Millisecond, 100, 100},
+		{1, 100 * time.Microsecond, 100, 100},
+		{1000, time.Microsecond, 100, maxAhead},
+		{1000, 1, 0, maxAhead},
+		{1000, time.Microsecond, 1 << 20, 8},
+		{1000, time.Microsecond, 100 << 20, 0},
+	} {
+		s := newSlots(c.slots)
+		if c.run > 0 {
+			s.runTime.add(c.run)
+		}
+		s.add([]*hold{{job: models.Job{Payload: models.JSON(strings.Repeat("x", c.payload))}}, {job: models.Job{Payload: models.JSON(strings.Repeat("x", c.payload))}}})
+		if got := s.look().ahead; got != c.want {
+			t.Errorf("%d slots, jobs of %s with %d bytes: %d ahead; want %d", c.slots, c.run, c.payload, got, c.want)
+		}
+	}
+}
+
+// A slot whose handler ends its goroutine runs the next job, and one at a time.
+func TestSlotGoesOnAfterGoexit(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *gorm.DB) {
+		var runs, at, most atomic.Int64
+		reg := handlers.NewRegistry()
+		handlers.Register(reg, func(_ context.Context, p benchmarked) error {
+			defer runs.Add(1)
+			most.Store(max(most.Load(), at.Add(1)))
+			defer at.Add(-1)
+			if p.N%2 == 0 {
+				runtime.Goexit()
+			}
+			return nil
+		}, handlers.Backoff(func(int) time.Duration { return time.Hour }))
+		fill(t, db)
+		w, err := NewWorker(db, reg, Config{Queues: Queues{"default": 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(ctx) }()
+		for begun := time.Now(); runs.Load() < hundred && time.Since(begun) < 30*time.Second; {
+			runtime.Gosched()
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if s := w.Stats(); s.Completed != hundred/2 || s.Retried != hundred/2 || most.Load() != 1 {
+			t.Errorf("%+v, at most %d at once; want 50 completed and 50 retried, 1 at once", s, most.Load())
+		}
+	})
+}
