@@ -45,10 +45,11 @@ func TestOnlyShortJobsAreClaimedAhead(t *testing.T) {
 // A slot whose handler ends its goroutine runs the next job, and one at a time.
 func TestSlotGoesOnAfterGoexit(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *gorm.DB) {
-		var runs, at, most atomic.Int64
+		var at, most atomic.Int64
+		ran := make(chan struct{}, hundred)
 		reg := handlers.NewRegistry()
 		handlers.Register(reg, func(_ context.Context, p benchmarked) error {
-			defer runs.Add(1)
+			defer func() { ran <- struct{}{} }()
 			most.Store(max(most.Load(), at.Add(1)))
 			defer at.Add(-1)
 			if p.N%2 == 0 {
@@ -64,8 +65,13 @@ func TestSlotGoesOnAfterGoexit(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- w.Run(ctx) }()
-		for begun := time.Now(); runs.Load() < hundred && time.Since(begun) < 30*time.Second; {
-			runtime.Gosched()
+		for end, n := time.After(30*time.Second), 0; n < hundred; n++ {
+			select {
+			case <-ran:
+			case <-end:
+				t.Errorf("%d of %d jobs have run", n, hundred)
+				n = hundred
+			}
 		}
 		cancel()
 		if err := <-ended; err != nil {
