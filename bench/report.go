@@ -100,7 +100,7 @@ func tables(w io.Writer, rs []result) {
 		}
 		groups[r.Op][r.who()] = append(groups[r.Op][r.who()], r)
 	}
-	slices.SortFunc(ops, func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
+	slices.SortFunc(ops, func(a, b string) int { return slices.Index(sequence, a) - slices.Index(sequence, b) })
 	for _, op := range ops {
 		fmt.Fprintf(w, "\n### %s\n\n%s\n\n", op, workloads[op])
 		fmt.Fprintln(w, "| database | library | runs | per second (least to most) | p50 ms | p99 ms | CPU µs a job: client | server | remarks |")
@@ -165,8 +165,8 @@ func tables(w io.Writer, rs []result) {
 	}
 }
 
-// order is that of the tables.
-var order = []string{"drain100", "drain10", "drain1000", "insert1", "insert8", "biz8", "bulk1000", "latency", "latency2", "steady", "idle", "drain_aged", "snapshot"}
+// sequence is the order of the tables.
+var sequence = []string{"drain100", "drain10", "drain1000", "insert1", "insert8", "biz8", "bulk1000", "latency", "latency2", "steady", "idle", "drain_aged", "snapshot"}
 
 // workloads are what the tables say above themselves.
 var workloads = map[string]string{
