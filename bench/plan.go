@@ -24,7 +24,7 @@ func plan(kind string, rounds int, full bool) (steps []step, targets []target) {
 		if full {
 			q.GapMin, q.GapMax = 120*time.Millisecond, 250*time.Millisecond
 		}
-		q.Idle, q.Steady = 5*time.Second, time.Duration(n(2, 10))*time.Second
+		q.Idle, q.Steady = time.Duration(n(3, 5))*time.Second, time.Duration(n(2, 10))*time.Second
 		q.Limit = time.Minute
 		if full {
 			q.Limit = 5 * time.Minute
