@@ -223,7 +223,7 @@ func (r *runner) report(targets []target) int {
 	return 0
 }
 
-// checkMain is the short form: under a minute.
+// checkMain is the short form: about a minute.
 func checkMain(args []string) int {
 	r, rounds, only := parseKind("check", args)
 	defer r.end()
