@@ -17,16 +17,9 @@ type benchmarked struct {
 
 func (benchmarked) JobType() string { return "benchmarked" }
 
-// onEach runs a benchmark on each database that can be had.
-func onEach(b *testing.B, fn func(b *testing.B, db *gorm.DB)) {
-	for _, kind := range []testdb.Kind{testdb.SQLite, testdb.Postgres, testdb.MySQL, testdb.MariaDB} {
-		b.Run(string(kind), func(b *testing.B) { fn(b, testdb.Open(b, kind)) })
-	}
-}
-
 // BenchmarkEnqueue is one job in the caller's transaction, which is open already.
 func BenchmarkEnqueue(b *testing.B) {
-	onEach(b, func(b *testing.B, db *gorm.DB) {
+	testdb.Bench(b, func(b *testing.B, db *gorm.DB) {
 		tx := db.Begin()
 		defer tx.Rollback()
 		p := benchmarked{1, fmt.Sprintf("%150d", 1)}
@@ -41,7 +34,7 @@ func BenchmarkEnqueue(b *testing.B) {
 
 // BenchmarkEnqueueMany is 1000 jobs in one call.
 func BenchmarkEnqueueMany(b *testing.B) {
-	onEach(b, func(b *testing.B, db *gorm.DB) {
+	testdb.Bench(b, func(b *testing.B, db *gorm.DB) {
 		ps := make([]benchmarked, 1000)
 		for i := range ps {
 			ps[i] = benchmarked{i, fmt.Sprintf("%150d", i)}

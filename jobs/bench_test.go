@@ -19,13 +19,6 @@ type benchmarked struct {
 
 func (benchmarked) JobType() string { return "benchmarked" }
 
-// onEach runs a benchmark on each database that can be had.
-func onEach(b *testing.B, fn func(b *testing.B, db *gorm.DB)) {
-	for _, kind := range []testdb.Kind{testdb.SQLite, testdb.Postgres, testdb.MySQL, testdb.MariaDB} {
-		b.Run(string(kind), func(b *testing.B) { fn(b, testdb.Open(b, kind)) })
-	}
-}
-
 const hundred = 100
 
 func fill(b testing.TB, db *gorm.DB) {
@@ -62,7 +55,7 @@ func newBenchClaimer(b testing.TB, db *gorm.DB) *Claimer {
 
 // BenchmarkClaim is a claim of 100 jobs.
 func BenchmarkClaim(b *testing.B) {
-	onEach(b, func(b *testing.B, db *gorm.DB) {
+	testdb.Bench(b, func(b *testing.B, db *gorm.DB) {
 		c := newBenchClaimer(b, db)
 		b.ReportAllocs()
 		for b.Loop() {
@@ -76,7 +69,7 @@ func BenchmarkClaim(b *testing.B) {
 
 // BenchmarkRecord is a batch of 100 completions.
 func BenchmarkRecord(b *testing.B) {
-	onEach(b, func(b *testing.B, db *gorm.DB) {
+	testdb.Bench(b, func(b *testing.B, db *gorm.DB) {
 		c := newBenchClaimer(b, db)
 		b.ReportAllocs()
 		for b.Loop() {

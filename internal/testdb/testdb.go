@@ -45,6 +45,13 @@ func Each(t *testing.T, fn func(t *testing.T, db *gorm.DB), opts ...Option) {
 	}
 }
 
+// Bench runs a benchmark like [Each] does a test.
+func Bench(b *testing.B, fn func(b *testing.B, db *gorm.DB)) {
+	for _, kind := range kinds {
+		b.Run(string(kind), func(b *testing.B) { fn(b, Open(b, kind)) })
+	}
+}
+
 // Open is one turn of [Each]: a fresh database of one kind, for the rest of
 // this test. It skips or fails the test when there is no such server.
 func Open(t testing.TB, kind Kind, opts ...Option) *gorm.DB {
