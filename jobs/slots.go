@@ -199,7 +199,9 @@ func (s *slots) empty() []*hold {
 	return holds
 }
 
-// average is a moving one of the last few dozen durations.
+// average is a moving one of the last few dozen durations. One that is much longer
+// than those before counts as four times the average: a busy machine takes the
+// processor from some run now and then, for longer than a thousand others take.
 type average struct{ v time.Duration }
 
 func (a *average) add(d time.Duration) {
@@ -207,7 +209,7 @@ func (a *average) add(d time.Duration) {
 		a.v = max(d, 1)
 		return
 	}
-	a.v += (d - a.v) / 16
+	a.v += (min(d, max(4*a.v, time.Microsecond)) - a.v) / 16
 }
 
 func (a *average) value() time.Duration { return a.v }

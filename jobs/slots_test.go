@@ -42,6 +42,31 @@ func TestOnlyShortJobsAreClaimedAhead(t *testing.T) {
 	}
 }
 
+func TestAverageFollowsTheRunsAndNotAnInterruptedOne(t *testing.T) {
+	var a average
+	for range 100 {
+		a.add(10 * time.Microsecond)
+	}
+	a.add(30 * time.Millisecond)
+	if v := a.value(); v < 10*time.Microsecond || v > 12*time.Microsecond {
+		t.Errorf("after one long run the average is %s; want some 10µs", v)
+	}
+	for range 200 {
+		a.add(6 * time.Millisecond)
+	}
+	if v := a.value(); v < 5*time.Millisecond || v > 6*time.Millisecond {
+		t.Errorf("after 200 long runs the average is %s; want some 6ms", v)
+	}
+	a = average{}
+	a.add(0) // a coarse clock's
+	for range 200 {
+		a.add(20 * time.Microsecond)
+	}
+	if v := a.value(); v < 15*time.Microsecond || v > 20*time.Microsecond {
+		t.Errorf("after a run of no time and then 20µs the average is %s", v)
+	}
+}
+
 // A slot whose handler ends its goroutine runs the next job, and one at a time.
 func TestSlotGoesOnAfterGoexit(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *gorm.DB) {
