@@ -7,7 +7,6 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/gormjobs/gormjobs/dispatcher"
-	"github.com/gormjobs/gormjobs/internal/session"
 	"github.com/gormjobs/gormjobs/internal/testdb"
 	"github.com/gormjobs/gormjobs/models"
 )
@@ -81,11 +80,7 @@ func BenchmarkRecord(b *testing.B) {
 				batch = append(batch, &o)
 			}
 			b.StartTimer()
-			var w written
-			err := session.Transaction(b.Context(), db, func(tx *gorm.DB) (err error) {
-				w, err = record(tx, batch)
-				return err
-			})
+			w, err := record(b.Context(), db, batch)
 			if err != nil || len(w.recorded) != hundred {
 				b.Fatalf("record = %d recorded, %v; want %d", len(w.recorded), err, hundred)
 			}

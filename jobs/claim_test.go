@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"database/sql"
 	"sync"
 	"testing"
 	"time"
@@ -32,8 +33,11 @@ func claim(t *testing.T, c *jobs.Claimer, limit int) []models.Job {
 	return claimed
 }
 
+// noAutocommit makes a claim a transaction of several statements on each server.
+var noAutocommit = testdb.Isolation(sql.LevelRepeatableRead)
+
 // holdClaim claims limit jobs of db in a transaction that stays open until the
-// returned function is called.
+// returned function is called. On PostgreSQL it takes noAutocommit.
 func holdClaim(t *testing.T, db *gorm.DB, limit int) (release func() []models.Job) {
 	t.Helper()
 	again, p := through(t, db)
@@ -48,7 +52,7 @@ func holdClaim(t *testing.T, db *gorm.DB, limit int) (release func() []models.Jo
 			claimed, err = c.Claim(context.Background(), limit)
 		}
 	}()
-	<-p.held
+	receive(t, p.held, "the claim is about to commit")
 	var once sync.Once
 	release = func() []models.Job {
 		once.Do(func() { close(p.free) })
@@ -96,7 +100,7 @@ func TestSecondClaimTakesTheNextJobsAtOnceWhileTheFirstIsOpen(t *testing.T) {
 				}
 			}
 		}
-	}, testdb.Servers, testdb.Alone)
+	}, testdb.Servers, testdb.Alone, noAutocommit)
 }
 
 // rowsLocked is how many rows of the index and the table the open transactions of
@@ -147,7 +151,7 @@ func TestJobsOfTheFutureDoNotStandBeforeDueOnes(t *testing.T) {
 		if got := release(); len(got) != 5 || got[0].Priority != 0 {
 			t.Fatalf("the claim got %v; want 5 due jobs", got)
 		}
-	}, testdb.Alone)
+	}, testdb.Alone, noAutocommit)
 }
 
 func TestFourWorkersRun300JobsOnce(t *testing.T) {

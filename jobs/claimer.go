@@ -76,7 +76,9 @@ func newClaims() *atomic.Uint64 {
 // once, with none if none is pending.
 //
 // A claim that has begun is not cut short when ctx ends: its jobs would stay
-// reserved with nobody to run them. It takes 30 s at most.
+// reserved with nobody to run them. It takes 30 s at most. After an error of the
+// connection it may be that jobs were reserved: they are put back at once if the
+// database can be reached, and are left to the end of their lease if it cannot.
 func (c *Claimer) Claim(ctx context.Context, limit int) ([]models.Job, error) {
 	if err := ctx.Err(); err != nil || limit < 1 {
 		return nil, err
@@ -91,24 +93,59 @@ func (c *Claimer) Claim(ctx context.Context, limit int) ([]models.Job, error) {
 // not before the transaction had, which on SQLite waits for the writer.
 func (c *Claimer) claim(ctx context.Context, limit int) (jobs []models.Job, began time.Time, err error) {
 	token := c.config.Name + "." + strconv.FormatUint(c.claims.Add(1), 36)
-	var next edge
-	err = session.Transaction(ctx, c.db, func(tx *gorm.DB) (err error) {
-		began = time.Now()
-		if dialect.UpdateReturns(tx) {
-			jobs, next, err = c.claimFrom(tx, limit, token)
-		} else {
-			jobs, err = c.claimSelected(tx, limit, token)
-		}
-		return err
-	})
+	jobs, began, err = c.claimFrom(ctx, limit, token)
 	if err != nil {
+		if dialect.Unknown(err) {
+			c.putBack(ctx, token)
+		}
 		return nil, began, fmt.Errorf("claim from %s: %w", c.config.Queue, err)
-	}
-	if c.edge != nil {
-		*c.edge = next
 	}
 	slices.SortFunc(jobs, inOrder)
 	return jobs, began, nil
+}
+
+// claimBehind is one claim of the jobs behind after, or of all.
+func (c *Claimer) claimBehind(ctx context.Context, limit int, token string, after *place) (jobs []models.Job, began time.Time, err error) {
+	if dialect.UpdateReturns(c.db) {
+		err = session.Autocommit(ctx, c.db, func(s *gorm.DB) (err error) {
+			began = time.Now()
+			jobs, err = c.claimReturning(s, limit, token, after)
+			return err
+		})
+		return jobs, began, err
+	}
+	err = session.Transaction(ctx, c.db, func(tx *gorm.DB) (err error) {
+		began = time.Now()
+		jobs, err = c.claimSelected(tx, limit, token)
+		return err
+	})
+	return jobs, began, err
+}
+
+// putBackTimeout bounds the second try to reach a database that has just failed.
+const putBackTimeout = 2 * time.Second
+
+// putBack makes the jobs pending again that a claim may have reserved whose answer
+// was lost: nobody would run them before their lease ends. It is not told if the
+// database cannot be reached.
+func (c *Claimer) putBack(ctx context.Context, token string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putBackTimeout)
+	defer cancel()
+	s, err := session.In(ctx, c.db)
+	if err != nil {
+		return
+	}
+	var ids []uint64
+	if s.Model(&models.Job{}).Where("state = 'processing' AND reserved_by = ?", token).Pluck("id", &ids).Error != nil {
+		return
+	}
+	batch := make([]*outcome, len(ids))
+	for i, id := range ids {
+		batch[i] = &outcome{id: id, token: token, verb: release, keepPlace: true}
+	}
+	if len(batch) > 0 {
+		_, _ = record(ctx, c.db, batch)
+	}
 }
 
 // inOrder compares two jobs by their places in a queue.

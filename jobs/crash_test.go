@@ -71,10 +71,14 @@ func TestCrashProcess(t *testing.T) {
 	defer pool.Close()
 	own := db.Session(&gorm.Session{NewDB: true})
 	if c.DieClaimed {
-		own.Statement.ConnPool = &hookedPool{pool, hooks{committed: func() bool {
+		dying, err := hooks{committed: func(string) bool {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
-		}}}
+		}}.pool(pool, c.DSN)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own.Statement.ConnPool = dying
 	}
 	reg := handlers.NewRegistry()
 	handlers.Register(reg, func(ctx context.Context, p crashing) error {

@@ -1,10 +1,9 @@
 package jobs
 
 import (
+	"context"
 	"slices"
 	"time"
-
-	"gorm.io/gorm"
 
 	"github.com/gormjobs/gormjobs/internal/dialect"
 	"github.com/gormjobs/gormjobs/models"
@@ -37,29 +36,37 @@ const (
 	edgeShare = 5 // a claim from the start may take one part in so many of the time
 )
 
-// claimFrom is claimReturning from the edge, where there is one. A claim that gets
-// less than it wanted has looked at everything. It returns the edge for the next.
-func (c *Claimer) claimFrom(tx *gorm.DB, limit int, token string) (jobs []models.Job, next edge, err error) {
-	if c.edge == nil || !dialect.KeepsDeadEntries(tx) {
-		jobs, err = c.claimReturning(tx, limit, token, nil)
-		return jobs, edge{}, err
+// claimFrom claims from the edge, where there is one, and else from the start. A
+// claim that gets less than it wanted has looked at everything.
+func (c *Claimer) claimFrom(ctx context.Context, limit int, token string) (jobs []models.Job, began time.Time, err error) {
+	if c.edge == nil || !dialect.KeepsDeadEntries(c.db) {
+		return c.claimBehind(ctx, limit, token, nil)
 	}
-	if c.edge.last != nil && time.Now().Before(c.edge.until) {
-		jobs, err = c.claimReturning(tx, limit, token, c.edge.last)
-		if err != nil || len(jobs) == limit {
-			return jobs, edge{lastOf(jobs), c.edge.until}, err
+	last := *c.edge
+	*c.edge = edge{}
+	if last.last != nil && time.Now().Before(last.until) {
+		jobs, began, err = c.claimBehind(ctx, limit, token, last.last)
+		if err != nil {
+			return nil, began, err
+		}
+		if len(jobs) == limit {
+			*c.edge = edge{lastOf(jobs), last.until}
+			return jobs, began, nil
 		}
 	}
-	began := time.Now()
-	more, err := c.claimReturning(tx, limit-len(jobs), token, nil)
-	if err != nil {
-		return nil, edge{}, err
+	more, start, err := c.claimBehind(ctx, limit-len(jobs), token, nil)
+	switch took := time.Since(start); {
+	case err != nil && len(jobs) > 0:
+		return jobs, began, nil // they are claimed; the next claim meets the error again
+	case err != nil:
+		return nil, start, err
+	case len(more) == limit && limit >= edgeClaim && took >= edgeSlow:
+		*c.edge = edge{lastOf(more), time.Now().Add(min(edgeShare*took, time.Second))}
 	}
-	took := time.Since(began)
-	if len(more) == limit && limit >= edgeClaim && took >= edgeSlow {
-		next = edge{lastOf(more), time.Now().Add(min(edgeShare*took, time.Second))}
+	if len(jobs) == 0 {
+		began = start
 	}
-	return append(jobs, more...), next, nil
+	return append(jobs, more...), began, nil
 }
 
 func lastOf(jobs []models.Job) *place {

@@ -23,20 +23,24 @@ type fenceKey struct {
 
 func (o *outcome) fence() fenceKey { return fenceKey{o.id, o.token} }
 
-// fewTokens tells whether the outcomes are of few claims, so that a statement for
-// each of these costs less than one that compares every row with its own token.
-func fewTokens(batch []*outcome) bool {
+// fewTokens returns the tokens of the outcomes if these are of few claims, so that
+// looking at the rows of each costs less than comparing every row with its own
+// token; else nil.
+func fewTokens(batch []*outcome) []string {
 	tokens := make([]string, 0, 8)
 	for _, o := range batch {
 		if slices.Contains(tokens, o.token) {
 			continue
 		}
 		if len(tokens) == cap(tokens) {
-			return false
+			return nil
 		}
 		tokens = append(tokens, o.token)
 	}
-	return len(tokens) <= 1+len(batch)/32
+	if len(tokens) > 1+len(batch)/32 {
+		return nil
+	}
+	return tokens
 }
 
 // oneToken tells whether all outcomes are of one claim.
@@ -103,27 +107,16 @@ func pick(batch []*outcome, rows []models.Job) []*outcome {
 	return picked
 }
 
-// updateHeld is lockHeld and update in one statement, for PostgreSQL. Where there
-// is more than one token, they are looked up in an object: a list of pairs is
-// compared with every row of it. The ids are an array and no join, so that no plan
-// can begin with all processing rows.
+// updateHeld is lockHeld and update in one statement, for PostgreSQL. A row that is
+// locked stays what it was when its fence was looked at.
 func updateHeld(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
-	token, fence := group[0].token, "reserved_by = ?"
-	if !oneToken(group) {
-		object, err := tokensByID(group)
-		if err != nil {
-			return nil, err
-		}
-		token, fence = object, "reserved_by = CAST(? AS jsonb) ->> CAST(id AS text)"
+	held, locked, err := lockingSelects(tx, group)
+	if err != nil {
+		return nil, err
 	}
 	set, args := assignments(columnsOf(tx, group[0]))
-	table := tx.Statement.Quote(models.JobsTable(tx))
-	ids := dialect.IDIn(tx, idsOf(group))
-	args = append(append(args, ids.Vars...), token, token)
-	guard := "state = 'processing' AND " + fence
-	rows, err := tx.Raw("UPDATE "+table+" SET "+set+" WHERE id = ANY(ARRAY(SELECT id FROM "+table+
-		" WHERE "+ids.SQL+" AND "+guard+" ORDER BY id FOR UPDATE SKIP LOCKED)) AND "+guard+
-		" RETURNING id", args...).Rows()
+	rows, err := tx.Raw("UPDATE "+tx.Statement.Quote(models.JobsTable(tx))+" SET "+set+
+		" WHERE id = ANY("+held+") AND state = 'processing' RETURNING id", append(args, locked...)...).Rows()
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +132,43 @@ func updateHeld(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
 		}
 	}
 	return won, rows.Err()
+}
+
+// lockingSelects is an array of the rows that group still holds and that nobody
+// else has locked, which it locks: one SELECT for each claim, where they are few.
+// Else the tokens are looked up in an object: a list of pairs is compared with
+// every row of it. It is an array and no join, so that no plan can begin with all
+// processing rows, or run a SELECT more than once.
+func lockingSelects(tx *gorm.DB, group []*outcome) (text string, args []any, err error) {
+	table := tx.Statement.Quote(models.JobsTable(tx))
+	var b strings.Builder
+	add := func(ids []uint64, fence, token string) {
+		if b.Len() > 0 {
+			b.WriteString(" || ")
+		}
+		in := dialect.IDIn(tx, ids)
+		b.WriteString("ARRAY(SELECT id FROM " + table + " WHERE " + in.SQL + " AND state = 'processing' AND reserved_by = " +
+			fence + " ORDER BY id FOR UPDATE SKIP LOCKED)")
+		args = append(append(args, in.Vars...), token)
+	}
+	tokens := fewTokens(group)
+	for _, token := range tokens {
+		var ids []uint64
+		for _, o := range group {
+			if o.token == token {
+				ids = append(ids, o.id)
+			}
+		}
+		add(ids, "?", token)
+	}
+	if tokens == nil {
+		object, err := tokensByID(group)
+		if err != nil {
+			return "", nil, err
+		}
+		add(idsOf(group), "CAST(? AS jsonb) ->> CAST(id AS text)", object)
+	}
+	return b.String(), args, nil
 }
 
 func tokensByID(group []*outcome) (string, error) {

@@ -12,6 +12,7 @@ import (
 	"gorm.io/gorm/clause"
 
 	"github.com/gormjobs/gormjobs/internal/dialect"
+	"github.com/gormjobs/gormjobs/internal/session"
 	"github.com/gormjobs/gormjobs/models"
 )
 
@@ -58,32 +59,61 @@ func failureOf(job *models.Job, err error, stack string) *models.Failure {
 
 // written is how a batch of outcomes ended.
 type written struct {
+	began    time.Time // by the local clock: not before any of it was
 	recorded []*outcome
 	lost     []*outcome
 	busy     []*outcome // locked by somebody else; to be tried again
 }
 
-// record writes a batch of outcomes in tx, each under its own fence: the row is
-// reserved by this very claim. Ids ascend. A row that an application's transaction
-// has locked holds up nobody: it is left out and reported as busy.
-func record(tx *gorm.DB, batch []*outcome) (written, error) {
+// record writes a batch of outcomes in a transaction of its own, each under its own
+// fence: the row is reserved by this very claim. A row that an application's
+// transaction has locked holds up nobody: it is left out and reported as busy.
+// After an error all may have been recorded, or none.
+func record(ctx context.Context, db *gorm.DB, batch []*outcome) (w written, err error) {
+	// Ids ascend: transactions that lock in one order do not deadlock.
 	slices.SortStableFunc(batch, func(a, b *outcome) int { return cmp.Compare(a.id, b.id) })
+	groups := grouped(batch, !dialect.LocksInUpdate(db))
+	in := session.Transaction
+	if dialect.LocksInUpdate(db) && len(groups) == 1 && groups[0][0].failure == nil {
+		in = session.Autocommit // one statement
+	}
+	err = in(ctx, db, func(tx *gorm.DB) error {
+		w.began = time.Now() // on SQLite the transaction has waited for the writer
+		return write(tx, batch, groups)
+	})
+	if err != nil {
+		return written{}, err
+	}
+	s, err := session.In(ctx, db)
+	if err != nil {
+		return written{}, err
+	}
+	s = session.Unprepared(s)
+	err = session.Retry(ctx, func() error { return w.settle(s, batch) })
+	return w, err
+}
+
+// write writes the groups of batch, and marks the outcomes that were written.
+func write(tx *gorm.DB, batch []*outcome, groups [][]*outcome) error {
 	for _, o := range batch {
 		o.won = false // of a transaction that was rolled back
 	}
-	held, write := batch, updateHeld
+	update := updateHeld
 	if !dialect.LocksInUpdate(tx) {
-		var err error
-		if held, err = lockHeld(tx, batch); err != nil {
-			return written{}, err
+		held, err := lockHeld(tx, batch)
+		if err != nil {
+			return err
 		}
-		write = update
+		if len(held) < len(batch) {
+			groups = grouped(held, true)
+		}
+		update = updateLocked
 	}
 	var failures []*outcome
-	for _, group := range groups(held) {
-		won, err := write(tx, group)
+	for _, group := range groups {
+		won, err := update(tx, group)
 		if err != nil {
-			return written{}, err
+			return err
 		}
 		for _, o := range won {
 			o.won = true
@@ -92,33 +122,32 @@ func record(tx *gorm.DB, batch []*outcome) (written, error) {
 			failures = append(failures, won...)
 		}
 	}
-	if err := insertFailures(tx, failures); err != nil {
-		return written{}, err
-	}
-	return settle(tx, batch)
+	return insertFailures(tx, failures)
 }
 
-// groups splits outcomes into those that one statement can write.
-func groups(batch []*outcome) [][]*outcome {
+// grouped splits outcomes into those that one statement can write: of one claim,
+// if byClaim and where these are few.
+func grouped(batch []*outcome, byClaim bool) [][]*outcome {
 	type key struct {
 		verb      verb
 		after     time.Duration
 		keepPlace bool
 		single    fenceKey // of an outcome that has an error text of its own
 		again     int      // of a job with more than one: ids are unique in a statement
-		token     string   // where there are few
+		token     string
 	}
 	var all [][]*outcome
 	index := map[key]int{}
 	var last key
-	i, again, few := -1, 0, fewTokens(batch)
+	i, again := -1, 0
+	byClaim = byClaim && fewTokens(batch) != nil
 	for n, o := range batch {
 		again++
 		if n == 0 || batch[n-1].id != o.id {
 			again = 0
 		}
 		k := key{verb: o.verb, after: o.after, keepPlace: o.keepPlace, again: again}
-		if few {
+		if byClaim {
 			k.token = o.token
 		}
 		if o.failure != nil {
@@ -138,8 +167,9 @@ func groups(batch []*outcome) [][]*outcome {
 	return all
 }
 
-// update writes one group and returns the outcomes that were written.
-func update(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
+// updateLocked writes one group whose rows are locked, or that nobody else can
+// write, and returns the outcomes that were written.
+func updateLocked(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
 	write := fence(tx, group)
 	var rows []models.Job
 	if dialect.UpdateReturns(tx) {
@@ -211,8 +241,8 @@ func insertFailures(tx *gorm.DB, failed []*outcome) error {
 
 // settle tells of each outcome that was not written whether the reservation is
 // lost or its row only locked by somebody else.
-func settle(tx *gorm.DB, batch []*outcome) (written, error) {
-	w := written{recorded: make([]*outcome, 0, len(batch))}
+func (w *written) settle(s *gorm.DB, batch []*outcome) error {
+	w.recorded = make([]*outcome, 0, len(batch))
 	var rest []uint64
 	for _, o := range batch {
 		if o.won {
@@ -222,11 +252,11 @@ func settle(tx *gorm.DB, batch []*outcome) (written, error) {
 		}
 	}
 	if len(rest) == 0 {
-		return w, nil
+		return nil
 	}
 	var rows []models.Job
-	if err := tx.Select("id", "state", "reserved_by").Where(dialect.IDIn(tx, rest)).Find(&rows).Error; err != nil {
-		return written{}, fmt.Errorf("read who has the jobs: %w", err)
+	if err := s.Select("id", "state", "reserved_by").Where(dialect.IDIn(s, rest)).Find(&rows).Error; err != nil {
+		return fmt.Errorf("read who has the jobs: %w", err)
 	}
 	found := make(map[uint64]models.Job, len(rows))
 	for _, r := range rows {
@@ -252,13 +282,13 @@ func settle(tx *gorm.DB, batch []*outcome) (written, error) {
 			w.lost = append(w.lost, o)
 		}
 	}
-	return w, nil
+	return nil
 }
 
 // recordOne writes the outcome of one job, waiting for its row if it is locked.
 func recordOne(ctx context.Context, db *gorm.DB, o outcome) error {
 	return inTx(ctx, db, func(tx *gorm.DB) error {
-		won, err := update(tx, []*outcome{&o})
+		won, err := updateLocked(tx, []*outcome{&o})
 		if err != nil {
 			return err
 		}

@@ -6,10 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"gorm.io/gorm"
-
 	"github.com/gormjobs/gormjobs/internal/dialect"
-	"github.com/gormjobs/gormjobs/internal/session"
 )
 
 // recordBatch is how many outcomes, or renewals, one transaction writes.
@@ -239,11 +236,7 @@ func (r *recorder) writeBatch(ctx context.Context, batch []*finished) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.opTimeout())
 	defer cancel()
-	var w written
-	err := session.Transaction(ctx, r.w.db, func(tx *gorm.DB) (err error) {
-		w, err = record(tx, outcomes)
-		return err
-	})
+	w, err := record(ctx, r.w.db, outcomes)
 	if err != nil {
 		for _, f := range batch {
 			f.outcome.again = true
@@ -290,18 +283,12 @@ func (r *recorder) renewSome(ctx context.Context, some []*hold) error {
 	for i, o := range some {
 		batch[i] = &outcome{id: o.job.ID, token: o.job.ReservedBy, verb: extend, after: r.w.config.Lease, index: i}
 	}
-	sent := time.Now()
-	var w written
-	err := session.Transaction(ctx, r.w.db, func(tx *gorm.DB) (err error) {
-		sent = time.Now()
-		w, err = record(tx, batch)
-		return err
-	})
+	w, err := record(ctx, r.w.db, batch)
 	if err != nil {
 		return err
 	}
 	for _, o := range w.recorded {
-		r.w.holds.renewed(some[o.index], sent, r.w.config.Lease)
+		r.w.holds.renewed(some[o.index], w.began, r.w.config.Lease)
 	}
 	for _, o := range w.lost {
 		held := some[o.index]

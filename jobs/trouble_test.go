@@ -20,7 +20,7 @@ import (
 func TestFailingClaimsArePacedAndLoggedOnceAStep(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *gorm.DB) {
 		var healthy atomic.Bool
-		own := hooked(t, db, hooks{committed: func() bool { return !healthy.Load() }})
+		own := breaking(t, db, func() bool { return !healthy.Load() })
 		ran := make(chan int, 200)
 		book := &logbook{}
 		w := newWorker(t, own, onPing(func(_ context.Context, p ping) error { ran <- p.N; return nil }), jobs.Config{Logger: book.logger()})
@@ -50,7 +50,7 @@ func TestFailingClaimsArePacedAndLoggedOnceAStep(t *testing.T) {
 func TestFailingRecordsArePacedAndLoggedOnceAStep(t *testing.T) {
 	testdb.Each(t, func(t *testing.T, db *gorm.DB) {
 		var broken atomic.Bool
-		own := hooked(t, db, hooks{committed: broken.Load})
+		own := breaking(t, db, broken.Load)
 		started, proceed := make(chan struct{}, 100), make(chan struct{})
 		reg := onPing(func(context.Context, ping) error {
 			started <- struct{}{}

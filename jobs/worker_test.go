@@ -108,7 +108,7 @@ func TestJobsOfAnotherProcessAreFoundWithoutAWholePollInterval(t *testing.T) {
 					glance()
 				}
 			},
-			committed: func() bool {
+			committed: func(string) bool {
 				if testdb.KindOf(db) != testdb.SQLite { // which has one connection
 					<-glanced
 				}

@@ -30,6 +30,7 @@ var plugins sync.RWMutex
 type plugin struct {
 	isolated *gorm.DB
 	hub      Hub
+	plain    plain
 }
 
 func (*plugin) Name() string { return pluginName }
