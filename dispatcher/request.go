@@ -76,7 +76,8 @@ func At(t time.Time) Option {
 }
 
 // Priority orders the due jobs of a queue, lower first; the default is 0. A job
-// of a better priority is taken first however long others have waited.
+// of a better priority is taken first however long others have waited. What a
+// worker has claimed already it runs before, or puts back after a second.
 func Priority(p int) Option { return func(r *Request) { r.Priority = p } }
 
 // MaxAttempts gives the job up after n runs that failed; n is at least 1.

@@ -85,41 +85,75 @@ func (c *Claimer) Claim(ctx context.Context, limit int) ([]models.Job, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
-	jobs, _, err := c.claim(ctx, limit)
-	return jobs, err
+	t, err := c.claim(ctx, asked{limit: limit, free: limit})
+	return t.jobs, err
 }
 
-// claim also returns when the leases began at the earliest, by the local clock:
-// not before the transaction had, which on SQLite waits for the writer.
-func (c *Claimer) claim(ctx context.Context, limit int) (jobs []models.Job, began time.Time, err error) {
-	token := c.config.Name + "." + strconv.FormatUint(c.claims.Add(1), 36)
-	jobs, began, err = c.claimFrom(ctx, limit, token)
+// asked is what a claim is to take.
+type asked struct {
+	limit int
+	free  int // so many have a slot; the others are claimed ahead
+	bytes int // of payloads at most ahead
+	token string
+	after *place // behind which, if not nil
+}
+
+// taken is what a claim has got.
+type taken struct {
+	jobs  []models.Job // by priority and age
+	over  []uint64     // beyond the bounds: not reserved, or put back
+	bytes int          // of the payloads of both
+	last  bool         // some of both are on their last attempt
+	began time.Time    // of the leases, at the earliest and by the local clock: on SQLite a transaction waits for the writer
+}
+
+func (c *Claimer) claim(ctx context.Context, a asked) (taken, error) {
+	a.token = c.config.Name + "." + strconv.FormatUint(c.claims.Add(1), 36)
+	t, err := c.claimFrom(ctx, a)
 	if err != nil {
 		if dialect.Unknown(err) {
-			c.putBack(ctx, token)
+			c.putBack(ctx, a.token)
 		}
-		return nil, began, fmt.Errorf("claim from %s: %w", c.config.Queue, err)
+		return taken{}, fmt.Errorf("claim from %s: %w", c.config.Queue, err)
 	}
-	slices.SortFunc(jobs, inOrder)
-	return jobs, began, nil
+	return t, nil
 }
 
-// claimBehind is one claim of the jobs behind after, or of all.
-func (c *Claimer) claimBehind(ctx context.Context, limit int, token string, after *place) (jobs []models.Job, began time.Time, err error) {
+// claimBehind is one statement's claim, or one transaction's.
+func (c *Claimer) claimBehind(ctx context.Context, a asked) (t taken, err error) {
 	if dialect.UpdateReturns(c.db) {
-		err = session.Autocommit(ctx, c.db, func(s *gorm.DB) (err error) {
-			began = time.Now()
-			jobs, err = c.claimReturning(s, limit, token, after)
-			return err
+		err = session.Autocommit(ctx, c.db, func(s *gorm.DB) error {
+			t = taken{began: time.Now()}
+			return c.claimReturning(s, a, &t)
 		})
-		return jobs, began, err
+		if err == nil && len(t.over) > 0 {
+			c.release(ctx, a.token, t.over) // what fails is left to its lease
+		}
+		return t, err
 	}
-	err = session.Transaction(ctx, c.db, func(tx *gorm.DB) (err error) {
-		began = time.Now()
-		jobs, err = c.claimSelected(tx, limit, token)
-		return err
+	err = session.Transaction(ctx, c.db, func(tx *gorm.DB) error {
+		t = taken{began: time.Now()}
+		return c.claimSelected(tx, a, &t)
 	})
-	return jobs, began, err
+	return t, err
+}
+
+// bound moves to over what must not be claimed ahead: a job on its last attempt,
+// which a kill would fail for good though it has not begun.
+func (t *taken) bound(a asked) {
+	slices.SortFunc(t.jobs, inOrder)
+	kept := t.jobs[:0]
+	for i, j := range t.jobs {
+		last := j.Attempts >= j.MaxAttempts
+		t.last = t.last || last
+		if last && i >= a.free {
+			t.over = append(t.over, j.ID)
+		} else {
+			kept = append(kept, j)
+		}
+	}
+	clear(t.jobs[len(kept):])
+	t.jobs = kept
 }
 
 // putBackTimeout bounds the second try to reach a database that has just failed.
@@ -136,16 +170,18 @@ func (c *Claimer) putBack(ctx context.Context, token string) {
 		return
 	}
 	var ids []uint64
-	if s.Model(&models.Job{}).Where("state = 'processing' AND reserved_by = ?", token).Pluck("id", &ids).Error != nil {
-		return
+	if s.Model(&models.Job{}).Where("state = 'processing' AND reserved_by = ?", token).Pluck("id", &ids).Error == nil && len(ids) > 0 {
+		c.release(ctx, token, ids)
 	}
+}
+
+// release puts jobs of a claim back, uncounted and in their places.
+func (c *Claimer) release(ctx context.Context, token string, ids []uint64) {
 	batch := make([]*outcome, len(ids))
 	for i, id := range ids {
 		batch[i] = &outcome{id: id, token: token, verb: release, keepPlace: true}
 	}
-	if len(batch) > 0 {
-		_, _ = record(ctx, c.db, batch)
-	}
+	_, _ = record(ctx, c.db, batch)
 }
 
 // inOrder compares two jobs by their places in a queue.
@@ -169,54 +205,68 @@ func (c *Claimer) pending(tx *gorm.DB, limit int) *gorm.DB {
 //
 // The UPDATE is raw, and read by hand, because GORM's way from a row into a struct
 // was a quarter of a worker's time.
-func (c *Claimer) claimReturning(tx *gorm.DB, limit int, token string, after *place) ([]models.Job, error) {
-	pending := c.pending(tx, limit).Select("id")
-	if after != nil {
+func (c *Claimer) claimReturning(tx *gorm.DB, a asked, t *taken) error {
+	pending := c.pending(tx, a.limit).Select("id")
+	if after := a.after; after != nil {
 		pending = pending.Where("(priority, available_at, id) > (CAST(? AS smallint), CAST(? AS bigint), CAST(? AS bigint))",
 			after.priority, after.availableAt, after.id)
 	}
-	return c.read(limit, token, tx.Raw("WITH claimed AS MATERIALIZED (?) UPDATE "+tx.Statement.Quote(models.JobsTable(tx))+
+	err := c.read(a, t, tx.Raw("WITH claimed AS MATERIALIZED (?) UPDATE "+tx.Statement.Quote(models.JobsTable(tx))+
 		" SET state = 'processing', attempts = attempts + 1, reserved_by = ?, reserved_at = "+dialect.Now(tx)+
 		", reserved_until = "+dialect.Now(tx)+" + ? WHERE id IN (SELECT id FROM claimed) AND state = 'pending' RETURNING "+claimedColumns+", reserved_at",
-		pending, token, c.config.Lease.Microseconds()))
+		pending, a.token, c.config.Lease.Microseconds()))
+	t.bound(a)
+	return err
 }
 
 // read reads the rows of a claim. What the claim itself has set or asked for is
-// not read.
-func (c *Claimer) read(limit int, token string, query *gorm.DB) ([]models.Job, error) {
+// not read. Of the payloads beyond the free slots no more is kept than may be.
+func (c *Claimer) read(a asked, t *taken, query *gorm.DB) error {
 	rows, err := query.Rows()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
-	jobs := make([]models.Job, 0, min(limit, 64))
+	t.jobs = make([]models.Job, 0, min(a.limit, 64))
+	free := 0 // bytes of the jobs with a slot
 	for rows.Next() {
-		jobs = append(jobs, models.Job{State: models.Processing, Queue: c.config.Queue, ReservedBy: token})
-		j := &jobs[len(jobs)-1]
+		t.jobs = append(t.jobs, models.Job{State: models.Processing, Queue: c.config.Queue, ReservedBy: a.token})
+		j := &t.jobs[len(t.jobs)-1]
 		var lastError sql.NullString
 		if err := rows.Scan(&j.ID, &j.Type, &j.Priority, &j.Payload, &j.Metadata, &j.Attempts, &j.MaxAttempts,
 			&j.AvailableAt, &lastError, &j.UniqueKey, &j.UniqueLive, &j.CreatedAt, &j.ReservedAt); err != nil {
-			return nil, err
+			return err
 		}
 		j.LastError = lastError.String
 		j.ReservedUntil = j.ReservedAt + models.Timestamp(c.config.Lease.Microseconds())
+		t.bytes += len(j.Payload) + len(j.Metadata)
+		if len(t.jobs) <= a.free {
+			free = t.bytes
+		} else if t.bytes-free > a.bytes {
+			t.over = append(t.over, j.ID)
+			*j = models.Job{}
+			t.jobs = t.jobs[:len(t.jobs)-1]
+		}
 	}
-	// A stream of rows that breaks half-way is an error here, and must be: the
-	// server has rolled the transaction back by then.
-	return jobs, rows.Err()
+	// A stream of rows that breaks half-way is an error here, and must be: nobody
+	// knows the other rows.
+	return rows.Err()
 }
 
 // claimSelected is the claim of MySQL and MariaDB, which have no UPDATE …
 // RETURNING: the rows are read and locked, then written by their ids.
-func (c *Claimer) claimSelected(tx *gorm.DB, limit int, token string) ([]models.Job, error) {
-	jobs, err := c.read(limit, token, c.pending(tx, limit).Select(claimedColumns+", "+dialect.Now(tx)))
-	if err != nil || len(jobs) == 0 {
-		return nil, err
+func (c *Claimer) claimSelected(tx *gorm.DB, a asked, t *taken) error {
+	err := c.read(a, t, c.pending(tx, a.limit).Select(claimedColumns+", "+dialect.Now(tx)))
+	for i := range t.jobs {
+		t.jobs[i].Attempts++
 	}
-	ids := make([]uint64, len(jobs))
-	for i := range jobs {
-		ids[i] = jobs[i].ID
-		jobs[i].Attempts++
+	t.bound(a)
+	if err != nil || len(t.jobs) == 0 {
+		return err
+	}
+	ids := make([]uint64, len(t.jobs))
+	for i := range t.jobs {
+		ids[i] = t.jobs[i].ID
 	}
 	slices.Sort(ids)
 	update := tx.Model(&models.Job{}).Clauses(dialect.ByID(tx)).
@@ -224,17 +274,17 @@ func (c *Claimer) claimSelected(tx *gorm.DB, limit int, token string) ([]models.
 		Updates(map[string]any{
 			"state":          models.Processing,
 			"attempts":       gorm.Expr("attempts + 1"),
-			"reserved_by":    token,
-			"reserved_at":    jobs[0].ReservedAt,
-			"reserved_until": jobs[0].ReservedUntil,
+			"reserved_by":    a.token,
+			"reserved_at":    t.jobs[0].ReservedAt,
+			"reserved_until": t.jobs[0].ReservedUntil,
 		})
 	if update.Error != nil {
-		return nil, update.Error
+		return update.Error
 	}
 	if update.RowsAffected != int64(len(ids)) {
-		return nil, fmt.Errorf("%w: locked %d, wrote %d", errTorn, len(ids), update.RowsAffected)
+		return fmt.Errorf("%w: locked %d, wrote %d", errTorn, len(ids), update.RowsAffected)
 	}
-	return jobs, nil
+	return nil
 }
 
 // errTorn ends a claim whose write did not find the rows that its read locked.

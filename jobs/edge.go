@@ -38,35 +38,43 @@ const (
 
 // claimFrom claims from the edge, where there is one, and else from the start. A
 // claim that gets less than it wanted has looked at everything.
-func (c *Claimer) claimFrom(ctx context.Context, limit int, token string) (jobs []models.Job, began time.Time, err error) {
+func (c *Claimer) claimFrom(ctx context.Context, a asked) (taken, error) {
 	if c.edge == nil || !dialect.KeepsDeadEntries(c.db) {
-		return c.claimBehind(ctx, limit, token, nil)
+		return c.claimBehind(ctx, a)
 	}
 	last := *c.edge
 	*c.edge = edge{}
+	var first taken
 	if last.last != nil && time.Now().Before(last.until) {
-		jobs, began, err = c.claimBehind(ctx, limit, token, last.last)
-		if err != nil {
-			return nil, began, err
+		var err error
+		a.after = last.last
+		if first, err = c.claimBehind(ctx, a); err != nil {
+			return taken{}, err
 		}
-		if len(jobs) == limit {
-			*c.edge = edge{lastOf(jobs), last.until}
-			return jobs, began, nil
+		if len(first.jobs) == a.limit {
+			*c.edge = edge{lastOf(first.jobs), last.until}
+			return first, nil
 		}
+		if len(first.over) > 0 {
+			return first, nil // what was put back must not be claimed again at once
+		}
+		a.after, a.limit, a.free = nil, a.limit-len(first.jobs), max(0, a.free-len(first.jobs))
 	}
-	more, start, err := c.claimBehind(ctx, limit-len(jobs), token, nil)
-	switch took := time.Since(start); {
-	case err != nil && len(jobs) > 0:
-		return jobs, began, nil // they are claimed; the next claim meets the error again
+	t, err := c.claimBehind(ctx, a)
+	switch took := time.Since(t.began); {
+	case err != nil && len(first.jobs) > 0:
+		return first, nil // they are claimed; the next claim meets the error again
 	case err != nil:
-		return nil, start, err
-	case len(more) == limit && limit >= edgeClaim && took >= edgeSlow:
-		*c.edge = edge{lastOf(more), time.Now().Add(min(edgeShare*took, time.Second))}
+		return taken{}, err
+	case len(first.jobs) > 0:
+		first.jobs, first.over = append(first.jobs, t.jobs...), t.over
+		first.bytes, first.last = first.bytes+t.bytes, first.last || t.last
+		slices.SortFunc(first.jobs, inOrder)
+		return first, nil
+	case len(t.jobs) == a.limit && a.limit >= edgeClaim && took >= edgeSlow:
+		*c.edge = edge{lastOf(t.jobs), time.Now().Add(min(edgeShare*took, time.Second))}
 	}
-	if len(jobs) == 0 {
-		began = start
-	}
-	return append(jobs, more...), began, nil
+	return t, nil
 }
 
 func lastOf(jobs []models.Job) *place {

@@ -16,7 +16,8 @@ var errShutdown = errors.New("gormjobs: the worker is shutting down")
 // hold is a job that this worker has reserved: waiting for a slot, running, or
 // with an outcome that is not recorded yet. Its lease is renewed all that time.
 type hold struct {
-	job models.Job
+	job     models.Job
+	arrived time.Time // when its claim was answered
 
 	// Below: guarded by holds.mu.
 	leaseEnd time.Time // by this process's monotonic clock
@@ -24,6 +25,8 @@ type hold struct {
 	running  bool
 	lost     bool // said to the handler
 }
+
+func (o *hold) size() int { return len(o.job.Payload) + len(o.job.Metadata) }
 
 // holds are all jobs reserved by a worker.
 type holds struct {
@@ -39,9 +42,9 @@ func (h *holds) add(jobs []models.Job, began time.Time, lease time.Duration) []*
 	if h.all == nil {
 		h.all = map[*hold]struct{}{}
 	}
-	added := make([]*hold, len(jobs))
+	added, now := make([]*hold, len(jobs)), time.Now()
 	for i := range jobs {
-		added[i] = &hold{job: jobs[i], leaseEnd: began.Add(lease)}
+		added[i] = &hold{job: jobs[i], arrived: now, leaseEnd: began.Add(lease)}
 		h.all[added[i]] = struct{}{}
 	}
 	return added

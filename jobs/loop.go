@@ -21,7 +21,6 @@ type queueLoop struct {
 
 	hungry   bool // there may be more to claim
 	claiming bool
-	asked    int
 	woken    bool // while claiming
 	claimed  chan claim
 	trouble  trouble
@@ -30,12 +29,16 @@ type queueLoop struct {
 
 type claim struct {
 	holds []*hold
+	found int  // with those that were not kept
+	all   bool // as many as were asked for: there may be more
+	bytes int  // of their payloads
+	last  bool // some are on their last attempt
 	err   error
 }
 
 func newQueueLoop(w *Worker, queue string, slots int, c *Claimer) *queueLoop {
 	return &queueLoop{
-		w: w, queue: queue, claimer: c, slots: newSlots(slots), hungry: true,
+		w: w, queue: queue, claimer: c, slots: newSlots(slots, w.recorder.full), hungry: true,
 		wake: make(chan struct{}, 1), claimed: make(chan claim, 1),
 		trouble: trouble{log: w.config.Logger, what: "claim from " + queue},
 	}
@@ -49,7 +52,8 @@ func (l *queueLoop) Wake() {
 	}
 }
 
-// patience is how long a claimed job waits for a slot before others may have it.
+// patience is how long a claimed job waits for a slot before others may have it, and
+// before a job of a better priority that came later.
 const patience = time.Second
 
 // run works until ctx ends and its jobs have, or until abandoned is closed.
@@ -73,7 +77,7 @@ func (l *queueLoop) run(ctx context.Context, abandoned <-chan struct{}) {
 		} else {
 			now = l.slots.start(execute)
 			if n := l.want(now); l.hungry && n > 0 && !time.Now().Before(l.retryAt) {
-				l.claim(claims, n)
+				l.claim(claims, asked{limit: n, free: l.slots.n - now.running - now.buffered, bytes: now.bytes})
 			}
 			l.rest(now)
 			tick.Reset(l.pause(now))
@@ -112,15 +116,15 @@ func (l *queueLoop) pause(now state) time.Duration {
 		pause = time.Until(l.retryAt)
 	}
 	if now.buffered > 0 {
-		pause = min(pause, time.Until(now.moved.Add(patience)))
+		pause = min(pause, time.Until(now.oldest.Add(patience)))
 	}
 	return max(0, pause)
 }
 
-// want is how many jobs to claim now: none while a claim is on its way or the
-// buffer is well filled.
+// want is how many jobs to claim now: none while a claim is on its way, the buffer
+// is well filled, or no job may start.
 func (l *queueLoop) want(now state) int {
-	if l.claiming || now.buffered > now.ahead/2 {
+	if l.claiming || now.full || now.buffered > now.ahead/2 {
 		return 0
 	}
 	return min(l.slots.n-now.running-now.buffered+now.ahead, maxClaim)
@@ -130,16 +134,20 @@ func (l *queueLoop) want(now state) int {
 // short jobs drain a sixth slower: each claim has its round trips.
 const maxClaim = 1000
 
-func (l *queueLoop) claim(ctx context.Context, n int) {
-	l.claiming, l.woken, l.asked = true, false, n
-	go func() { l.claimed <- l.claimNow(ctx, n) }()
+func (l *queueLoop) claim(ctx context.Context, a asked) {
+	l.claiming, l.woken = true, false
+	go func() { l.claimed <- l.claimNow(ctx, a) }()
 }
 
-func (l *queueLoop) claimNow(ctx context.Context, n int) claim {
+func (l *queueLoop) claimNow(ctx context.Context, a asked) claim {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	jobs, began, err := l.claimer.claim(ctx, n)
-	return claim{l.w.holds.add(jobs, began, l.w.config.Lease), err}
+	t, err := l.claimer.claim(ctx, a)
+	found := len(t.jobs) + len(t.over)
+	return claim{
+		holds: l.w.holds.add(t.jobs, t.began, l.w.config.Lease),
+		found: found, all: found == a.limit, bytes: t.bytes, last: t.last, err: err,
+	}
 }
 
 // take takes a claim's jobs in.
@@ -150,8 +158,8 @@ func (l *queueLoop) take(c claim) {
 		return // still hungry
 	}
 	l.trouble.over()
-	l.slots.add(c.holds)
-	l.hungry = len(c.holds) == l.asked || l.woken
+	l.slots.add(c)
+	l.hungry = c.all || l.woken
 }
 
 // release puts back what was claimed and not started.
@@ -174,7 +182,7 @@ func (l *queueLoop) drainOnce(ctx context.Context) (int, error) {
 		if err := ctx.Err(); err != nil {
 			return total, err
 		}
-		c := l.claimNow(context.WithoutCancel(ctx), l.slots.n)
+		c := l.claimNow(context.WithoutCancel(ctx), asked{limit: l.slots.n, free: l.slots.n})
 		if c.err != nil {
 			return total, c.err
 		}

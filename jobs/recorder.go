@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gormjobs/gormjobs/internal/dialect"
@@ -21,8 +22,10 @@ type recorder struct {
 	arrived  chan struct{} // there is something in the inbox
 	flush    chan chan struct{}
 	trouble  trouble
+	failures trouble
 	refusal  trouble
 	renewals trouble
+	held     atomic.Int64 // outcomes handed in and not written yet
 
 	mu    sync.Mutex
 	inbox []*finished
@@ -34,6 +37,13 @@ type recorder struct {
 	apartAt  time.Time
 	busyStep int
 }
+
+// maxHeld is how many outcomes may wait until no more jobs start: one batch that is
+// written and one that gathers. What is not written is run again if the worker is
+// killed.
+const maxHeld = 2 * recordBatch
+
+func (r *recorder) full() bool { return r.held.Load() >= maxHeld }
 
 // finished is a run that has ended.
 type finished struct {
@@ -48,14 +58,16 @@ func newRecorder(w *Worker) *recorder {
 	return &recorder{
 		w: w, arrived: make(chan struct{}, 1), flush: make(chan chan struct{}),
 		trouble:  trouble{log: log, what: "record outcomes"},
+		failures: trouble{log: log, what: "record failed attempts"},
 		refusal:  trouble{log: log, what: "record an outcome that the database refuses"},
 		renewals: trouble{log: log, what: "renew leases"},
 	}
 }
 
 // add hands a finished run in. It never blocks, so that nothing hangs at a
-// shutdown without a database; a worker's slots bound what it can hold.
+// shutdown without a database; it is full that bounds what is handed in.
 func (r *recorder) add(f *finished) {
+	r.held.Add(1)
 	r.mu.Lock()
 	r.inbox = append(r.inbox, f)
 	r.mu.Unlock()
@@ -157,13 +169,18 @@ func (r *recorder) write(ctx context.Context) {
 	if len(batch) == 0 {
 		return
 	}
-	unknown, refused, err := r.writeAll(ctx, batch)
-	r.waiting = unknown
-	if len(refused) > 0 {
-		r.setApart(refused, r.refusal.pause(err))
+	plain, failed := byFailure(batch)
+	if len(plain) > 0 && r.failures.step > 0 {
+		r.apart, failed = append(r.apart, failed...), nil // they wait for the others' turn
 	}
-	if len(unknown) > 0 {
-		r.retryAt = time.Now().Add(r.trouble.pause(err))
+	w := r.writeParts(ctx, plain, failed)
+	if len(plain) == 0 {
+		w.unknown, w.failures = w.failures, nil
+	}
+	r.waiting = w.unknown
+	r.keepApart(w)
+	if len(w.unknown) > 0 {
+		r.retryAt = time.Now().Add(r.trouble.pause(w.err))
 		return
 	}
 	r.trouble.over()
@@ -177,20 +194,67 @@ func (r *recorder) writeApart(ctx context.Context) {
 	}
 	batch := slices.Clone(r.apart[:n])
 	r.apart = slices.Delete(r.apart, 0, n)
-	unknown, refused, err := r.writeAll(ctx, batch)
-	if len(unknown) > 0 {
-		pause := r.trouble.pause(err)
+	plain, failed := byFailure(batch)
+	w := r.writeParts(ctx, plain, failed)
+	r.keepApart(w)
+	if len(w.unknown) > 0 {
+		pause := r.trouble.pause(w.err)
 		r.retryAt = time.Now().Add(pause)
-		r.setApart(slices.Concat(unknown, refused), pause)
+		r.setApart(w.unknown, pause)
 		return
-	}
-	if len(refused) > 0 {
-		r.setApart(refused, r.refusal.pause(err))
 	}
 	if len(r.apart) == 0 {
 		r.busyStep = 0
 		r.refusal.over()
+		r.failures.over()
 	}
+}
+
+// parts is what could not be written of a batch.
+type parts struct {
+	unknown  []*finished // the database said nothing
+	failures []*finished // it wrote the others, or was not asked for them, and said nothing to these
+	refused  []*finished // it said no
+	err      error
+}
+
+func (r *recorder) keepApart(w parts) {
+	if len(w.refused) > 0 {
+		r.setApart(w.refused, r.refusal.pause(w.err))
+	}
+	if len(w.failures) > 0 {
+		r.setApart(w.failures, r.failures.pause(w.err))
+	}
+}
+
+func byFailure(batch []*finished) (plain, failed []*finished) {
+	for _, f := range batch {
+		if f.outcome.failure == nil {
+			plain = append(plain, f)
+		} else {
+			failed = append(failed, f)
+		}
+	}
+	return plain, failed
+}
+
+// writeParts writes what has no failure first: somebody who has locked the table of
+// failures, as a CREATE INDEX does, holds up those that have one and no others.
+func (r *recorder) writeParts(ctx context.Context, plain, failed []*finished) (w parts) {
+	if len(plain) > 0 {
+		if w.unknown, w.refused, w.err = r.writeAll(ctx, plain); len(w.unknown) > 0 {
+			w.unknown = append(w.unknown, failed...)
+			return w
+		}
+	}
+	if len(failed) > 0 {
+		unknown, refused, err := r.writeAll(ctx, failed)
+		w.failures, w.refused = unknown, append(w.refused, refused...)
+		if err != nil {
+			w.err = err
+		}
+	}
+	return w
 }
 
 // setApart keeps outcomes apart, to be tried again after pause.
@@ -248,6 +312,12 @@ func (r *recorder) writeBatch(ctx context.Context, batch []*finished) error {
 	}
 	for _, o := range w.lost {
 		r.w.ended(batch[o.index], false)
+	}
+	n := int64(len(w.recorded) + len(w.lost))
+	if left := r.held.Add(-n); left < maxHeld && left+n >= maxHeld {
+		for _, l := range r.w.loops {
+			l.slots.poke()
+		}
 	}
 	if len(w.busy) > 0 {
 		busy := make([]*finished, len(w.busy))

@@ -27,6 +27,9 @@ func (w *Worker) execute(o *hold, done func(recorded bool)) {
 			w.ended(f, true)
 			return
 		}
+		if f.outcome.verb == complete {
+			o.job.Payload, o.job.Metadata = "", "" // not kept while outcomes wait
+		}
 		w.recorder.add(f)
 	}()
 	if h, ok := w.registry.Lookup(o.job.Type); ok {

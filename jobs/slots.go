@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"slices"
 	"sync"
 	"time"
 )
@@ -12,14 +11,16 @@ import (
 type slots struct {
 	n     int
 	nudge chan struct{} // a slot is free, or the buffer is half empty
+	full  func() bool   // so many outcomes wait to be written that no job may start
 
 	mu      sync.Mutex
-	buffer  []*hold // claimed and not started
+	buffer  []*hold // claimed and not started, in the order of the claims
 	running int
 	idle    []chan *hold // waiting slots, the last one first
-	moved   time.Time    // when the buffer was last taken from
 	low     bool         // the buffer is half empty, and the loop was told
+	bytes   int          // of the payloads in the buffer
 	size    int          // of a payload, in the last claim on average
+	last    bool         // the last claim had jobs on their last attempt
 	runTime average
 	closed  bool
 }
@@ -28,10 +29,14 @@ type slots struct {
 type state struct {
 	running, buffered int
 	ahead             int // how many more jobs than slots to claim
-	moved             time.Time
+	bytes             int // of payloads that may be claimed ahead
+	full              bool
+	oldest            time.Time // when the first buffered job arrived
 }
 
-func newSlots(n int) *slots { return &slots{n: n, nudge: make(chan struct{}, 1)} }
+func newSlots(n int, full func() bool) *slots {
+	return &slots{n: n, nudge: make(chan struct{}, 1), full: full}
+}
 
 // open lets jobs start, after a close too.
 func (s *slots) open() {
@@ -47,7 +52,11 @@ func (s *slots) look() state {
 }
 
 func (s *slots) state() state {
-	return state{s.running, len(s.buffer), s.ahead(), s.moved}
+	st := state{running: s.running, buffered: len(s.buffer), ahead: s.ahead(), bytes: max(0, aheadBytes-s.bytes), full: s.full()}
+	if st.buffered > 0 {
+		st.oldest = s.buffer[0].arrived
+	}
+	return st
 }
 
 // What is claimed ahead has bounds, in jobs and in bytes of their payloads. With
@@ -58,31 +67,27 @@ const (
 )
 
 // ahead is how many more jobs than slots keep the slots busy for the time of two
-// claims.
+// claims. A job on its last attempt is not claimed ahead: a kill would fail it for
+// good though it has not begun.
 func (s *slots) ahead() int {
 	run := s.runTime.value()
-	if run == 0 || run > 5*time.Millisecond {
+	if run == 0 || run > 5*time.Millisecond || s.last || s.bytes >= aheadBytes {
 		return 0
 	}
 	const round = 10 * time.Millisecond
 	return min(int(time.Duration(s.n)*round/max(run, time.Microsecond)), maxAhead, aheadBytes/max(s.size, 1))
 }
 
-// add puts claimed jobs into the buffer.
-func (s *slots) add(holds []*hold) {
+// add puts the jobs of a claim into the buffer.
+func (s *slots) add(c claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.buffer) == 0 {
-		s.moved = time.Now()
+	s.buffer = append(s.buffer, c.holds...)
+	for _, o := range c.holds {
+		s.bytes += o.size()
 	}
-	s.buffer = append(s.buffer, holds...)
-	s.low = false
-	if len(holds) > 0 {
-		s.size = 0
-		for _, o := range holds {
-			s.size += len(o.job.Payload) + len(o.job.Metadata)
-		}
-		s.size /= len(holds)
+	if c.found > 0 {
+		s.size, s.last = c.bytes/c.found, c.last
 	}
 }
 
@@ -90,7 +95,7 @@ func (s *slots) add(holds []*hold) {
 func (s *slots) start(execute func(*hold)) state {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.closed && s.running < s.n && len(s.buffer) > 0 {
+	for !s.closed && s.running < s.n && len(s.buffer) > 0 && !s.full() {
 		s.running++
 		o := s.pop()
 		if last := len(s.idle) - 1; last >= 0 {
@@ -100,6 +105,7 @@ func (s *slots) start(execute func(*hold)) state {
 			go s.work(execute, o)
 		}
 	}
+	s.low = len(s.buffer) <= s.ahead()/2 // the loop knows now
 	return s.state()
 }
 
@@ -107,7 +113,7 @@ func (s *slots) pop() *hold {
 	o := s.buffer[0]
 	s.buffer[0] = nil // a hold keeps its payload
 	s.buffer = s.buffer[1:]
-	s.moved = time.Now()
+	s.bytes -= o.size()
 	return o
 }
 
@@ -141,7 +147,7 @@ func (s *slots) next(d time.Duration, wait chan *hold) *hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.runTime.add(d)
-	if !s.closed && len(s.buffer) > 0 {
+	if !s.closed && len(s.buffer) > 0 && !s.full() {
 		o := s.pop()
 		if !s.low && len(s.buffer) <= s.ahead()/2 {
 			s.low = true
@@ -168,16 +174,19 @@ func (s *slots) poke() {
 	}
 }
 
-// impatient returns the buffered jobs if none of them has got a slot for too long.
+// impatient returns the buffered jobs that have waited for a slot for too long.
 func (s *slots) impatient() []*hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.buffer) == 0 || time.Since(s.moved) < patience {
-		return nil
+	n := 0
+	for n < len(s.buffer) && time.Since(s.buffer[n].arrived) >= patience {
+		n++
 	}
-	// Jobs are not short any more: claim none ahead until some have been.
-	s.runTime = average{patience}
-	return s.empty()
+	if n > 0 {
+		// Jobs are not short any more: claim none ahead until some have been.
+		s.runTime = average{patience}
+	}
+	return s.take(n)
 }
 
 // close starts no more jobs, and returns the buffered ones.
@@ -189,13 +198,15 @@ func (s *slots) close() []*hold {
 		close(wait)
 	}
 	s.idle = nil
-	return s.empty()
+	return s.take(len(s.buffer))
 }
 
-func (s *slots) empty() []*hold {
-	holds := slices.Clone(s.buffer)
-	clear(s.buffer)
-	s.buffer = nil
+// take takes the first n jobs out of the buffer.
+func (s *slots) take(n int) []*hold {
+	holds := make([]*hold, n)
+	for i := range holds {
+		holds[i] = s.pop()
+	}
 	return holds
 }
 

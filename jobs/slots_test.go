@@ -3,7 +3,6 @@ package jobs // what is claimed ahead is decided by nothing exported
 import (
 	"context"
 	"runtime"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/gormjobs/gormjobs/handlers"
 	"github.com/gormjobs/gormjobs/internal/testdb"
-	"github.com/gormjobs/gormjobs/models"
 )
 
 func TestOnlyShortJobsAreClaimedAhead(t *testing.T) {
@@ -31,11 +29,11 @@ func TestOnlyShortJobsAreClaimedAhead(t *testing.T) {
 		{1000, time.Microsecond, 1 << 20, 8},
 		{1000, time.Microsecond, 100 << 20, 0},
 	} {
-		s := newSlots(c.slots)
+		s := newSlots(c.slots, func() bool { return false })
 		if c.run > 0 {
 			s.runTime.add(c.run)
 		}
-		s.add([]*hold{{job: models.Job{Payload: models.JSON(strings.Repeat("x", c.payload))}}, {job: models.Job{Payload: models.JSON(strings.Repeat("x", c.payload))}}})
+		s.add(claim{found: 2, bytes: 2 * c.payload})
 		if got := s.look().ahead; got != c.want {
 			t.Errorf("%d slots, jobs of %s with %d bytes: %d ahead; want %d", c.slots, c.run, c.payload, got, c.want)
 		}
@@ -106,4 +104,37 @@ func TestSlotGoesOnAfterGoexit(t *testing.T) {
 			t.Errorf("%+v, at most %d at once; want 50 completed and 50 retried, 1 at once", s, most.Load())
 		}
 	})
+}
+
+// The loop is told again that the buffer runs low when it could do nothing about it
+// the first time, since fewer jobs were to be claimed ahead by then.
+func TestLoopIsToldAgainThatTheBufferRunsLow(t *testing.T) {
+	s := newSlots(1, func() bool { return false })
+	s.runTime = average{100 * time.Microsecond} // 100 ahead
+	s.running = 1
+	for range hundred {
+		s.buffer = append(s.buffer, &hold{})
+	}
+	told := func() bool {
+		select {
+		case <-s.nudge:
+			return true
+		default:
+			return false
+		}
+	}
+	for !told() {
+		if s.next(100*time.Microsecond, nil) == nil {
+			t.Fatal("the buffer is empty, and the loop was never told")
+		}
+	}
+	s.runTime = average{time.Millisecond} // 10 ahead
+	if st := s.start(nil); st.buffered <= st.ahead/2 {
+		t.Fatalf("%d are buffered of %d: the loop would claim", st.buffered, st.ahead)
+	}
+	for !told() {
+		if s.next(time.Millisecond, nil) == nil || len(s.buffer) == 0 {
+			t.Fatal("the buffer is empty, and the loop was not told again")
+		}
+	}
 }
