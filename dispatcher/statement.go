@@ -105,7 +105,7 @@ func (st statement) text(s *gorm.DB) string {
 		b.WriteString(" RETURNING id")
 	}
 	if st.notify {
-		b.WriteString(", " + notification(s))
+		b.WriteString(", " + notification(s) + ", current_setting('transaction_isolation') = 'read committed'")
 	}
 	return b.String()
 }
@@ -121,9 +121,9 @@ func (st statement) insert(s *gorm.DB, hub *session.Hub) ([]uint64, error) {
 		st.args = append(st.args, st.queue)
 	}
 	if dialect.InsertReturns(s) {
-		ids, heard, err := st.readIDs(s)
-		if st.notify && len(ids) > 0 { // a duplicate has asked nothing
-			hub.Heard(heard)
+		ids, a, err := st.readIDs(s)
+		if st.notify && len(ids) > 0 && (a.heard || a.latest) { // a duplicate has asked nothing
+			hub.Heard(a.heard)
 		}
 		return ids, err
 	}
@@ -174,11 +174,17 @@ func notification(s *gorm.DB) string {
 		" WHERE name = '" + models.ListeningEntry + "' AND next_tick > " + dialect.Now(s) + ")"
 }
 
-// readIDs returns the ids, and whether somebody was notified.
-func (st statement) readIDs(s *gorm.DB) (ids []uint64, heard bool, err error) {
+// audience is what an insert has learned of those who listen.
+type audience struct {
+	heard  bool // somebody does
+	latest bool // it has seen the latest: a transaction's snapshot may be an old one
+}
+
+// readIDs returns the ids, and what the notification has learned.
+func (st statement) readIDs(s *gorm.DB) (ids []uint64, a audience, err error) {
 	rows, err := st.on(s).Rows()
 	if err != nil {
-		return nil, false, err
+		return nil, a, err
 	}
 	defer rows.Close()
 	ids = make([]uint64, 0, st.rows)
@@ -186,13 +192,14 @@ func (st statement) readIDs(s *gorm.DB) (ids []uint64, heard bool, err error) {
 	var notified sql.NullString
 	into := []any{&id}
 	if st.notify {
-		into = append(into, &notified)
+		into = append(into, &notified, &a.latest)
 	}
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {
-			return nil, false, err
+			return nil, a, err
 		}
 		ids = append(ids, id)
 	}
-	return ids, notified.Valid, rows.Err()
+	a.heard = notified.Valid
+	return ids, a, rows.Err()
 }

@@ -41,7 +41,8 @@ type Config struct {
 	ShutdownTimeout time.Duration
 	// PollInterval is the longest pause between two looks at the database. A worker
 	// that has just had work looks every few milliseconds, and after ten times this
-	// interval without any it looks this often. Default 1s.
+	// interval without any it looks this often. With a Listener that is connected it
+	// looks every 10 s at least. Default 1s.
 	PollInterval time.Duration
 	// Name is the worker's in the rows it reserves and in failures; letters, digits,
 	// - and _ of it are kept, up to 80. Default: the host's name, the process id, and

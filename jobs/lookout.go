@@ -157,6 +157,9 @@ func (l *lookout) look(ctx context.Context) (time.Duration, error) {
 // as long as it may still commit.
 func (l *lookout) pause(now time.Time) time.Duration {
 	longest := handlers.Jitter(l.w.config.PollInterval)
+	if l.listening.Load() {
+		longest = min(longest, noticeEvery) // the request for notifications is renewed
+	}
 	if !l.anyWaiting() {
 		return longest // nobody has a free slot for what might be found
 	}

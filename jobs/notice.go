@@ -23,6 +23,9 @@ const (
 // heardNotice is what the Listener calls.
 func (l *lookout) heardNotice(queue string) {
 	l.listening.Store(true)
+	if queue != "" && !l.has(queue) {
+		return // they are for another worker, whose busy queue is no reason to stop asking
+	}
 	l.notified.Add(1)
 	l.heard(queue)
 }

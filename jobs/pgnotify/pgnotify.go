@@ -29,6 +29,11 @@ import (
 // default, or an instrumented driver hides it. The worker goes on polling.
 var ErrDriver = errors.New("pgnotify: the connection is not pgx's")
 
+// ErrPool: the pool has one connection, which the listener would keep for itself.
+// Allow more with SetMaxOpenConns, or give the listener one of its own with [DSN].
+// The worker goes on polling.
+var ErrPool = errors.New("pgnotify: the pool has one connection: allow more, or give the Listener a DSN of its own")
+
 // Listener implements jobs.Listener.
 type Listener struct{ dsn string }
 
@@ -64,6 +69,9 @@ func (l *Listener) Listen(ctx context.Context, db *gorm.DB, wake func(queue stri
 	pool, err := db.DB()
 	if err != nil {
 		return fmt.Errorf("pgnotify: %w", err)
+	}
+	if pool.Stats().MaxOpenConnections == 1 {
+		return ErrPool
 	}
 	conn, err := pool.Conn(ctx)
 	if err != nil {

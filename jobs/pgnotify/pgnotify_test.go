@@ -2,6 +2,7 @@ package pgnotify_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -172,4 +173,36 @@ func ExampleNew() {
 	_, err = jobs.NewWorker(db, handlers.NewRegistry(), jobs.Config{Listener: pgnotify.New()})
 	fmt.Println("ready:", err == nil)
 	// Output: ready: true
+}
+
+// A snapshot from before the worker listened says that nobody does. That is no
+// reason for the process's other transactions to leave their notifications out.
+func TestOldSnapshotDoesNotSilenceTheOthers(t *testing.T) {
+	db := testdb.Open(t, testdb.Postgres)
+	old := db.Begin(&sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	defer old.Rollback()
+	if err := old.Exec("SELECT count(*) FROM queue_jobs").Error; err != nil {
+		t.Fatal(err)
+	}
+	ask(t, db)
+	heard := listen(t, testdb.Again(t, db), pgnotify.New())
+	for range 3 {
+		if _, err := dispatcher.Enqueue(t.Context(), old, ping{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := dispatcher.EnqueueNow(t.Context(), db, ping{}, dispatcher.Queue("new")); err != nil {
+			t.Fatal(err)
+		}
+		if queue := next(t, heard); queue != "new" {
+			t.Errorf("heard of %q; want new", queue)
+		}
+	}
+}
+
+func TestListenerLeavesTheOnlyConnectionAlone(t *testing.T) {
+	db := testdb.Open(t, testdb.Postgres, testdb.Pool(1))
+	err := pgnotify.New().Listen(t.Context(), db, func(string) { t.Error("it listens") })
+	if !errors.Is(err, pgnotify.ErrPool) {
+		t.Errorf("Listen = %v; want ErrPool", err)
+	}
 }
