@@ -36,7 +36,9 @@ func Enqueue(ctx context.Context, tx *gorm.DB, p models.Payload, opts ...Option)
 // checks or none is inserted.
 //
 // Unique keys come from a payload's own options, see [Defaults], or from an
-// [Option] that looks at Request.Payload. Jobs that have one cost a statement each.
+// [Option] that looks at Request.Payload. Jobs that have one cost a statement each,
+// are inserted after the others and in an order of their own: their ids do not
+// ascend as ps does.
 func EnqueueMany[T models.Payload](ctx context.Context, tx *gorm.DB, ps []T, opts ...Option) ([]Receipt, error) {
 	payloads := make([]models.Payload, len(ps))
 	for i, p := range ps {

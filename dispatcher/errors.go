@@ -22,6 +22,9 @@ var (
 	ErrPayload = errors.New("gormjobs: the payload cannot be stored")
 	// ErrOption: an option has a value that no row can hold.
 	ErrOption = errors.New("gormjobs: an option cannot be used")
+	// ErrNoAutocommit: the connections of a MySQL or MariaDB have autocommit=0, so
+	// that nothing would commit what EnqueueNow inserts. Take it out of the DSN.
+	ErrNoAutocommit = session.ErrNoAutocommit
 	// ErrDryRun: the handle only prints SQL, so nothing would be enqueued.
 	ErrDryRun = session.ErrDryRun
 )

@@ -37,13 +37,17 @@ func (e *MissingError) Error() string {
 // there. A worker runs it when it starts: without its index a claim locks every
 // row of its queue, and the other workers get nothing.
 //
-// It compares names, not definitions.
+// It compares names, not definitions. Connections with autocommit=0, in which no
+// worker would see what is new, are an error too.
 func Check(ctx context.Context, db *gorm.DB) error {
 	s, err := session.In(ctx, db)
 	if err != nil {
 		return err
 	}
-	return check(s)
+	if err := check(s); err != nil {
+		return err
+	}
+	return session.Autocommits(ctx, db)
 }
 
 func check(s *gorm.DB) error {

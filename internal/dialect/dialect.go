@@ -99,6 +99,16 @@ func ReadCommitted(db *gorm.DB) (bool, error) {
 	return isolation == "read committed", err
 }
 
+// Autocommits tells whether a statement outside of a transaction commits by itself.
+// A MySQL connection with autocommit=0 never commits it, and reads the same old
+// snapshot for ever.
+func Autocommits(db *gorm.DB) (yes bool, err error) {
+	if db.Name() != mysql {
+		return true, nil
+	}
+	return yes, db.Raw("SELECT @@autocommit").Row().Scan(&yes)
+}
+
 // TakesArrays tells whether a column of values can be one argument, an array in
 // the server's text form. A statement of a thousand rows has thousands otherwise.
 func TakesArrays(db *gorm.DB) bool { return db.Name() == postgres }

@@ -2,6 +2,8 @@ package session
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync/atomic"
 
 	"gorm.io/gorm"
@@ -69,3 +71,29 @@ func (p *plain) is(s *gorm.DB) (bool, error) {
 }
 
 func (p *plain) forget() { p.answer.Store(0) }
+
+// ErrNoAutocommit is returned for a pool whose statements outside of transactions
+// are never committed.
+var ErrNoAutocommit = errors.New("gormjobs: the connections have autocommit=0: statements outside of a transaction are lost, and reads do not see what is new; take it out of the DSN")
+
+// Autocommits returns [ErrNoAutocommit] for such a pool. It asks until it has been
+// told that all is well.
+func Autocommits(ctx context.Context, db *gorm.DB) error {
+	p, err := of(db)
+	if err != nil || p.commits.Load() {
+		return err
+	}
+	s, err := In(ctx, db)
+	if err != nil {
+		return err
+	}
+	yes, err := dialect.Autocommits(s)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look at autocommit: %w", err)
+	case !yes:
+		return ErrNoAutocommit
+	}
+	p.commits.Store(true)
+	return nil
+}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/callbacks"
@@ -31,6 +32,7 @@ type plugin struct {
 	isolated *gorm.DB
 	hub      Hub
 	plain    plain
+	commits  atomic.Bool // statements outside of transactions were seen to
 }
 
 func (*plugin) Name() string { return pluginName }
