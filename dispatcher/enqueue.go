@@ -63,6 +63,9 @@ func EnqueueNow(ctx context.Context, db *gorm.DB, p models.Payload, opts ...Opti
 	if err != nil {
 		return Receipt{}, err
 	}
+	if err := session.Autocommits(ctx, db); err != nil {
+		return Receipt{}, err
+	}
 	s, err := session.ForCaller(ctx, db)
 	if err != nil {
 		return Receipt{}, err

@@ -112,7 +112,8 @@ func Backoff(f func(attempt int) time.Duration) Option {
 // fn may run more than once for a job: after an error, and when a worker died
 // between fn's return and its record. It must heed its context, which ends at the
 // timeout, at a shutdown that has waited long enough, and when the worker has lost
-// the job (context.Cause is then jobs.ErrLost).
+// the job (context.Cause is then jobs.ErrLost). Runs share goroutines: what fn sets
+// for its own, such as a locked thread or profiler labels, it must undo.
 func Register[T models.Payload](r *Registry, fn func(context.Context, T) error, opts ...Option) {
 	if fn == nil {
 		panic("handlers: Register: the function is nil")

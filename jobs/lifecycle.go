@@ -44,8 +44,12 @@ func Release(ctx context.Context, db *gorm.DB, job *models.Job, after time.Durat
 	return wrap(job, "released", recordOne(ctx, db, o))
 }
 
-// Extend makes the job's lease end after the given time from now.
+// Extend makes the job's lease end after the given time from now, which is at least
+// 1s. To give the job up, [Release] it.
 func Extend(ctx context.Context, db *gorm.DB, job *models.Job, lease time.Duration) error {
+	if lease < minLease {
+		return fmt.Errorf("extend job %d: the lease %s is shorter than %s", job.ID, lease, minLease)
+	}
 	o := outcomeOf(job, extend)
 	o.after = lease
 	return wrap(job, "extended", recordOne(ctx, db, o))

@@ -160,3 +160,19 @@ func TestVerbsCommitWithTheCallersTransaction(t *testing.T) {
 		}
 	})
 }
+
+// A lease of no time is one that anybody may take back at once.
+func TestExtendRefusesALeaseOfNoTime(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *gorm.DB) {
+		id := enqueue(t, db, ping{})
+		job := claimOne(t, db)
+		for _, lease := range []time.Duration{-time.Hour, 0, time.Second - 1} {
+			if err := jobs.Extend(t.Context(), db, &job, lease); err == nil {
+				t.Errorf("Extend by %s returned nil", lease)
+			}
+		}
+		if j := get(t, db, id); j.ReservedUntil != job.ReservedUntil {
+			t.Errorf("the lease ends at %s; want %s", j.ReservedUntil.Time(), job.ReservedUntil.Time())
+		}
+	})
+}

@@ -185,9 +185,10 @@ func (w *Worker) awaitCalls() {
 const recordLimit = 10 * time.Second
 
 // Drain runs what is due, and what becomes due meanwhile, until nothing is, and
-// returns how many runs that were. It is for tests and one-off commands. When ctx
-// ends it takes no more, lets the running ones finish as Run does, and returns
-// ctx's error, with a *[StuckError] if handlers would not stop.
+// returns how many runs that were. It is for tests and one-off commands. It waits
+// for outcomes whose rows somebody else has locked. When ctx ends it takes no more,
+// lets the running ones finish as Run does, and returns ctx's error, with a
+// *[StuckError] if handlers would not stop.
 func (w *Worker) Drain(ctx context.Context) (int, error) {
 	stop, err := w.start(ctx)
 	if err != nil {
