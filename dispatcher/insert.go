@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gorm.io/gorm"
@@ -79,23 +80,15 @@ func chunks(rows []row, indexes []int) [][]int {
 func insertPlain(s *gorm.DB, hub *session.Hub, rows []row, chunk []int, receipts []Receipt) error {
 	first := rows[chunk[0]]
 	st := statement{shape: shape{verb: "INSERT INTO ", due: first.due()}, rows: len(chunk), queue: first.queue}
+	array, takes := dialect.Payloads(s)
 	switch {
 	case len(chunk) == 1:
 		st.args = first.values(nil, nil)
-	case dialect.TakesArrays(s) && alike(rows, chunk):
+	case takes && alike(rows, chunk):
 		st.array = true
-		st.args = arrayValues(rows, chunk)
+		st.args = arrayValues(array, rows, chunk)
 	default:
-		var b strings.Builder
-		b.WriteString("VALUES ")
-		for n, i := range chunk {
-			if n > 0 {
-				b.WriteString(", ")
-			}
-			rows[i].due().placeholders(&b, s)
-			st.args = rows[i].values(st.args, nil)
-		}
-		st.values = b.String()
+		st.values, st.args = manyValues(s, rows, chunk)
 	}
 	ids, err := st.insert(s, hub)
 	if err != nil {
@@ -108,6 +101,39 @@ func insertPlain(s *gorm.DB, hub *session.Hub, rows []row, chunk []int, receipts
 		receipts[i].ID = ids[n]
 	}
 	return nil
+}
+
+// manyValues are the VALUES of many rows and their arguments: of each row only those
+// that are text, since every one of thousands is bound, sent and parsed by itself.
+func manyValues(s *gorm.DB, rows []row, chunk []int) (text string, args []any) {
+	var times [3]string
+	b := make([]byte, 0, 160*len(chunk))
+	b = append(b, "VALUES "...)
+	args = make([]any, 0, 4*len(chunk))
+	for n, i := range chunk {
+		r, d := &rows[i], rows[i].due()
+		if times[d] == "" {
+			var t strings.Builder
+			d.times(&t, s)
+			times[d] = t.String()
+		}
+		if n > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(b, "(?, ?, "...)
+		b = strconv.AppendInt(b, int64(r.priority), 10)
+		args = append(args, r.queue, r.jobType, r.payload)
+		if r.metadata == nil {
+			b = append(b, ", ?, NULL, "...)
+		} else {
+			b = append(b, ", ?, ?, "...)
+			args = append(args, r.metadata)
+		}
+		b = strconv.AppendInt(b, int64(r.maxAttempts), 10)
+		b = append(append(append(b, ", NULL, NULL, "...), times[d]...), ')')
+		args = r.timesArgs(args)
+	}
+	return string(b), args
 }
 
 // alike tells whether the rows differ in nothing but their payloads.
@@ -123,10 +149,8 @@ func alike(rows []row, chunk []int) bool {
 	return true
 }
 
-// arrayValues are the arguments of rows that are alike, with one array of payloads:
-// one text for any number of jobs, which the server prepares once, and a tenth of
-// its parsing.
-func arrayValues(rows []row, chunk []int) []any {
+// arrayValues are the arguments of rows that are alike, with one array of payloads.
+func arrayValues(a dialect.Array, rows []row, chunk []int) []any {
 	size := 2
 	for _, i := range chunk {
 		size += len(rows[i].payload) + len(rows[i].payload)/8 + 3
@@ -135,7 +159,7 @@ func arrayValues(rows []row, chunk []int) []any {
 	for n, i := range chunk {
 		payloads = append(payloads, ',', '"')
 		if n == 0 {
-			payloads[0] = '{'
+			payloads[0] = a.Open
 		}
 		for p := rows[i].payload; p != ""; {
 			k := strings.IndexAny(p, `"\\`)
@@ -148,7 +172,7 @@ func arrayValues(rows []row, chunk []int) []any {
 		}
 		payloads = append(payloads, '"')
 	}
-	payloads = append(payloads, '}')
+	payloads = append(payloads, a.Close)
 	r := rows[chunk[0]]
 	args := r.timesArgs([]any{r.queue, r.jobType, r.priority, r.metadata, r.maxAttempts})
 	return append(args, string(payloads))

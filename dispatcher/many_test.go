@@ -3,8 +3,10 @@ package dispatcher_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -138,4 +140,57 @@ func TestOneBadPayloadOfManyInsertsNone(t *testing.T) {
 		wantCount(t, db, &models.Job{}, 0)
 		wantCount(t, db, &order{}, 1)
 	})
+}
+
+// Rows that differ in more than their payloads are written in another way than those
+// that do not: what is stored must be the same.
+func TestManyAreStoredAsEachByItself(t *testing.T) {
+	bodies := []string{"", `"`, `\`, `\"`, "?", "$1 :a @b", "{,}NULL", "[1]", "\x00\x01\n\u2028", "é 漢 🙂", "'; --", "\xff", "<&>"}
+	own := func(r *dispatcher.Request) { // by the payload
+		body := r.Payload.(document).Body.(string)
+		switch len(body) % 4 {
+		case 1:
+			r.Priority, r.MaxAttempts = -32768, 32767
+		case 2:
+			r.Metadata = map[string]string{"k": body}
+		case 3:
+			r.Delay, r.Queue = time.Hour, "other"
+		}
+	}
+	for name, opts := range map[string][]dispatcher.Option{
+		"alike":     nil,
+		"delayed":   {dispatcher.Delay(time.Hour), dispatcher.Priority(7), dispatcher.Metadata(map[string]string{"k": "v?"})},
+		"at a time": {dispatcher.At(time.Now().Add(time.Hour)), dispatcher.MaxAttempts(3)},
+		"mixed":     {own},
+		"mixed at":  {own, dispatcher.At(time.Now().Add(time.Hour))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testdb.Each(t, func(t *testing.T, db *gorm.DB) {
+				ps := make([]document, len(bodies))
+				for i, body := range bodies {
+					ps[i].Body = body
+				}
+				receipts, _ := enqueueMany(t, db, ps, opts...)
+				for i, p := range ps {
+					single, err := dispatcher.EnqueueNow(t.Context(), db, p, opts...)
+					if err != nil {
+						t.Fatal(err)
+					}
+					var got, want models.Job
+					if err := errors.Join(db.First(&got, receipts[i].ID).Error, db.First(&want, single.ID).Error); err != nil {
+						t.Fatal(err)
+					}
+					for _, times := range [][2]models.Timestamp{{got.CreatedAt, want.CreatedAt}, {got.AvailableAt, want.AvailableAt}, {got.DueAt, want.DueAt}} {
+						if d := times[1].Time().Sub(times[0].Time()); d < 0 || d > time.Minute {
+							t.Errorf("%q: a time differs by %s", p.Body, d)
+						}
+					}
+					got.ID, got.CreatedAt, got.AvailableAt, got.DueAt = want.ID, want.CreatedAt, want.AvailableAt, want.DueAt
+					if !reflect.DeepEqual(got, want) {
+						t.Errorf("%q: one of many is %+v; want %+v", p.Body, got, want)
+					}
+				}
+			})
+		})
+	}
 }

@@ -91,9 +91,10 @@ func (st statement) text(s *gorm.DB) string {
 	b.WriteString(st.verb + s.Statement.Quote(models.JobsTable(s)) + " (" + columns + ") ")
 	switch {
 	case st.array:
-		b.WriteString("SELECT ?, ?, CAST(? AS smallint), CAST(p AS json), CAST(? AS json), CAST(? AS bigint), NULL, NULL, ")
+		a, _ := dialect.Payloads(s)
+		b.WriteString(a.Select + ", NULL, NULL, ")
 		st.due.times(&b, s)
-		b.WriteString(" FROM unnest(CAST(? AS text[])) WITH ORDINALITY AS u(p, n) ORDER BY n")
+		b.WriteString(a.From)
 	case st.values != "":
 		b.WriteString(st.values)
 	default:
@@ -137,7 +138,7 @@ func (st statement) insert(s *gorm.DB, hub *session.Hub) ([]uint64, error) {
 // on is the statement on s, not executed yet.
 func (st statement) on(s *gorm.DB) *gorm.DB {
 	if st.values != "" {
-		return s.Raw(st.text(s), st.args...)
+		return session.Long(s, st.text(s), st.args...)
 	}
 	return session.Statement(s, st.shape, func() string { return st.text(s) }, st.args...)
 }

@@ -109,6 +109,10 @@ func Autocommits(db *gorm.DB) (yes bool, err error) {
 	return yes, db.Raw("SELECT @@autocommit").Row().Scan(&yes)
 }
 
+// NumbersPlaceholders tells whether a statement's placeholders are $1, $2 and so on,
+// not question marks.
+func NumbersPlaceholders(db *gorm.DB) bool { return db.Name() == postgres }
+
 // TakesArrays tells whether a column of values can be one argument, an array in
 // the server's text form. A statement of a thousand rows has thousands otherwise.
 func TakesArrays(db *gorm.DB) bool { return db.Name() == postgres }

@@ -5,6 +5,8 @@ import (
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
+
+	"github.com/gormjobs/gormjobs/internal/dialect"
 )
 
 // namer remembers what the application's naming strategy calls the tables of
@@ -53,8 +55,23 @@ func Statement(s *gorm.DB, key any, build func() string, args ...any) *gorm.DB {
 		n.statements.Store(key, tx.Statement.SQL.String())
 		return tx
 	}
+	return finished(s, text.(string), args)
+}
+
+// Long is s.Raw(text, args...) for a text that is made once and whose arguments are
+// no lists and no expressions: it is not copied where its placeholders are the
+// driver's own.
+func Long(s *gorm.DB, text string, args ...any) *gorm.DB {
+	if dialect.NumbersPlaceholders(s) {
+		return s.Raw(text, args...)
+	}
+	return finished(s, text, args)
+}
+
+// finished is a statement whose text is the driver's.
+func finished(s *gorm.DB, text string, args []any) *gorm.DB {
 	tx := s.Raw("")
-	tx.Statement.SQL.WriteString(text.(string))
+	tx.Statement.SQL.WriteString(text)
 	tx.Statement.Vars = args
 	return tx
 }
