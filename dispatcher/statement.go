@@ -102,7 +102,7 @@ func (st statement) text(s *gorm.DB) string {
 		st.due.placeholders(&b, s)
 	}
 	b.WriteString(st.tail)
-	if dialect.InsertReturns(s) {
+	if dialect.InsertReturns(s, st.rows) {
 		b.WriteString(" RETURNING id")
 	}
 	if st.notify {
@@ -121,7 +121,7 @@ func (st statement) insert(s *gorm.DB, hub *session.Hub) ([]uint64, error) {
 		st.notify = true
 		st.args = append(st.args, st.queue)
 	}
-	if dialect.InsertReturns(s) {
+	if dialect.InsertReturns(s, st.rows) {
 		ids, a, err := st.readIDs(s)
 		if st.notify && len(ids) > 0 && (a.heard || a.latest) { // a duplicate has asked nothing
 			hub.Heard(a.heard)

@@ -121,10 +121,13 @@ func TakesArrays(db *gorm.DB) bool { return db.Name() == postgres }
 // that have changed since, for as long as an old snapshot is open somewhere.
 func KeepsDeadEntries(db *gorm.DB) bool { return db.Name() == postgres }
 
-// InsertReturns tells whether INSERT … RETURNING gives the ids. On MySQL GORM
-// guesses them from the first one, wrongly after a conflict or with
-// auto_increment_increment above 1.
-func InsertReturns(db *gorm.DB) bool { return db.Name() != mysql }
+// InsertReturns tells whether the ids of that many rows come from INSERT …
+// RETURNING. On MySQL GORM guesses them from the first one, wrongly after a
+// conflict or with auto_increment_increment above 1. On SQLite the driver knows a
+// single one, and a statement without rows takes a fifth less of the processor.
+func InsertReturns(db *gorm.DB, rows int) bool {
+	return db.Name() == postgres || db.Name() == sqlite && rows > 1
+}
 
 // LastInsertIDReversed tells whether the id that the driver reports for an INSERT
 // of many rows is the last one's: GORM's Create then counts down from it.
