@@ -149,10 +149,10 @@ func (r *runner) judge(t target) (short string) {
 			op = t.op2
 		}
 		other := r.rounds[t.than.key()+" "+op]
-		for i := range min(len(mine), len(other)) {
-			if a, b := good(mine[i:i+1]), good(other[i:i+1]); len(a) == 1 && len(b) == 1 && t.value(b[0]) > 0 {
-				xs = append(xs, t.value(a[0])/t.value(b[0]))
-			}
+		if a, b := good(mine), good(other); t.op2 == "" {
+			xs = ratios(mine, other, t.value)
+		} else if len(a) > 0 && len(b) > 0 { // not side by side
+			xs = append(xs, median(each(a, t.value))/median(each(b, t.value)))
 		}
 	}
 	x := median(xs)

@@ -64,8 +64,14 @@ func plan(kind string, rounds int, full bool) (steps []step, targets []target) {
 			add(params{Op: "biz8", N: 6_000}, 0, floorNoJob, oursNoJob)
 		}
 		add(params{Op: "bulk1000", N: n(20_000, 50_000)}, 0, floor, ours, riverBest)
-		add(params{Op: "drain100", N: n(12_000, 50_000)}, 0, floor, ours, oursBest, riverBest)
-		add(params{Op: "drain100", N: n(12_000, 50_000)}, n(1, 3), riverSQL)
+		drain := []entry{floor, ours, oursBest, riverBest}
+		if full {
+			drain = append(drain, riverSQL)
+		}
+		add(params{Op: "drain100", N: n(12_000, 50_000)}, 0, drain...)
+		if !full {
+			add(params{Op: "drain100", N: 12_000}, 1, riverSQL)
+		}
 		add(params{Op: "drain10", N: n(4_000, 20_000)}, 0, ours, riverBest)
 		if full {
 			add(params{Op: "drain100", N: 10_000}, 1, riverDefault, gueBest)

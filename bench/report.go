@@ -89,6 +89,16 @@ func cpuJob(r result) float64 {
 	return (r.CPU + r.DBCPU) / float64(max(r.N, 1)) * 1e6
 }
 
+// ratios are those of the rounds that both have, which were run in turns.
+func ratios(mine, other []result, value func(result) float64) (xs []float64) {
+	for i := range min(len(mine), len(other)) {
+		if a, b := good(mine[i:i+1]), good(other[i:i+1]); len(a) == 1 && len(b) == 1 && value(b[0]) > 0 {
+			xs = append(xs, value(a[0])/value(b[0]))
+		}
+	}
+	return xs
+}
+
 // tables prints a Markdown table for each workload: medians over the runs of a row.
 func tables(w io.Writer, rs []result) {
 	groups := map[string]map[who][]result{}
@@ -103,8 +113,8 @@ func tables(w io.Writer, rs []result) {
 	slices.SortFunc(ops, func(a, b string) int { return slices.Index(sequence, a) - slices.Index(sequence, b) })
 	for _, op := range ops {
 		fmt.Fprintf(w, "\n### %s\n\n%s\n\n", op, workloads[op])
-		fmt.Fprintln(w, "| database | library | runs | per second (least to most) | p50 ms | p99 ms | CPU µs a job: client | server | remarks |")
-		fmt.Fprintln(w, "|---|---|--:|--:|--:|--:|--:|--:|---|")
+		fmt.Fprintln(w, "| database | library | runs | per second (least to most) | gormjobs by it | p50 ms | p99 ms | CPU µs a job: client | server | remarks |")
+		fmt.Fprintln(w, "|---|---|--:|--:|--:|--:|--:|--:|--:|---|")
 		rows := make([]who, 0, len(groups[op]))
 		for k := range groups[op] {
 			rows = append(rows, k)
@@ -127,13 +137,17 @@ func tables(w io.Writer, rs []result) {
 				if !all[0].Skipped {
 					note = all[0].Note
 				}
-				fmt.Fprintf(w, "| %s | %s | 0 | | | | | | %s |\n", k.db, name, note)
+				fmt.Fprintf(w, "| %s | %s | 0 | | | | | | | %s |\n", k.db, name, note)
 				continue
 			}
-			speed, lat50, lat99, client, server := "", "", "", "", ""
+			speed, ratio, lat50, lat99, client, server := "", "", "", "", "", ""
 			xs := each(ok, rate)
 			if !strings.HasPrefix(op, "latency") && op != "idle" && op != "steady" {
 				speed = fmt.Sprintf("**%.0f** (%.0f to %.0f)", median(xs), slices.Min(xs), slices.Max(xs))
+				ours := groups[op][who{k.db, "gormjobs", "default", ""}]
+				if x := ratios(ours, all, rate); k.peer != "gormjobs" && k.variant == "" && len(ours) == len(all) && len(x) > 0 {
+					ratio = fmt.Sprintf("%.2f", median(x))
+				}
 			}
 			if ok[0].P50 > 0 {
 				lat50, lat99 = fmt.Sprintf("%.2f", median(each(ok, p50))), fmt.Sprintf("%.1f", median(each(ok, p99)))
@@ -160,7 +174,7 @@ func tables(w io.Writer, rs []result) {
 					note(fmt.Sprintf("handlers ran %d times for %d jobs", r.Handled, r.N))
 				}
 			}
-			fmt.Fprintf(w, "| %s | %s | %d | %s | %s | %s | %s | %s | %s |\n", k.db, name, len(ok), speed, lat50, lat99, client, server, strings.Join(notes, "; "))
+			fmt.Fprintf(w, "| %s | %s | %d | %s | %s | %s | %s | %s | %s | %s |\n", k.db, name, len(ok), speed, ratio, lat50, lat99, client, server, strings.Join(notes, "; "))
 		}
 	}
 }
