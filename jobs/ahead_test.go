@@ -109,6 +109,23 @@ func TestClaimedAheadJobsGoBackWhenTheOnesBeforeAreLong(t *testing.T) {
 	}, testdb.Parallel)
 }
 
+// All slots are used at once by jobs that are no longer short.
+func TestAllSlotsAreUsedByJobsThatWereTakenForShort(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *gorm.DB) {
+		const slots = 50
+		enqueuePings(t, db, slots+10)
+		reg, began, goOn := heldBack()
+		w := newWorker(t, db, reg, jobs.Config{Queues: jobs.Queues{"default": slots}})
+		w.TakeForShort()
+		start(t, w)
+		for range slots {
+			receive(t, began, "a job begins beside the others")
+		}
+		close(goOn)
+		waitFor(t, 20*time.Second, "all are completed", func() bool { return w.Stats().Completed == slots+10 })
+	}, testdb.Parallel)
+}
+
 // heavy is a payload of a mebibyte.
 type heavy struct{ Text string }
 
