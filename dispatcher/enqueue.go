@@ -2,11 +2,13 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"gorm.io/gorm"
 
+	"github.com/gormjobs/gormjobs/internal/dialect"
 	"github.com/gormjobs/gormjobs/internal/session"
 	"github.com/gormjobs/gormjobs/models"
 )
@@ -48,7 +50,10 @@ func EnqueueMany[T models.Payload](ctx context.Context, tx *gorm.DB, ps []T, opt
 }
 
 // EnqueueNow is like [Enqueue] in a transaction of its own: the job is there when
-// it returns. Use it where there is nothing else to write.
+// it returns. Use it where there is nothing else to write, and never inside
+// db.Transaction: the job would not roll back with it, and where the pool has one
+// connection, as on SQLite, it waits for the one that the transaction has until ctx
+// ends.
 //
 // After an error of the connection, whether the job is there is not known; a
 // [Unique] key makes it safe to try again.
@@ -64,7 +69,7 @@ func EnqueueNow(ctx context.Context, db *gorm.DB, p models.Payload, opts ...Opti
 		return Receipt{}, err
 	}
 	if err := session.Autocommits(ctx, db); err != nil {
-		return Receipt{}, err
+		return Receipt{}, explain(db, err)
 	}
 	s, err := session.ForCaller(ctx, db)
 	if err != nil {
@@ -85,11 +90,25 @@ func EnqueueNow(ctx context.Context, db *gorm.DB, p models.Payload, opts ...Opti
 	if err == nil {
 		tell(hub, rows, true)
 	}
-	return one(receipts, err)
+	return one(receipts, explain(db, err))
+}
+
+// explain adds to an error what its user can do about it.
+func explain(db *gorm.DB, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case dialect.MissingTable(err):
+		return fmt.Errorf("%w: run models.Migrate at every start", err)
+	case errors.Is(err, context.DeadlineExceeded) && session.PoolExhausted(db):
+		return fmt.Errorf("%w: all connections of the pool are in use; inside a transaction enqueue through its tx", err)
+	}
+	return err
 }
 
 // Transaction is db.Transaction that tells the workers of this process when it
-// has committed, so that they need not poll for the jobs enqueued in it.
+// has committed. It is seldom needed: after an Enqueue in any other transaction they
+// look for its jobs every few milliseconds for two seconds.
 func Transaction(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
 	hub, err := session.HubOf(db) // first: an error after the commit would deny it
 	if err != nil {
@@ -132,7 +151,7 @@ func enqueue(ctx context.Context, tx *gorm.DB, ps []models.Payload, opts []Optio
 	}
 	receipts, err := insert(s, hub, rows)
 	if err != nil {
-		return nil, err
+		return nil, explain(tx, err)
 	}
 	tell(hub, rows, false)
 	return receipts, nil
@@ -157,7 +176,9 @@ func newRows(ps []models.Payload, opts []Option) ([]row, error) {
 	rows := make([]row, len(ps))
 	for i, p := range ps {
 		var err error
-		if rows[i], err = newRow(p, opts); err != nil {
+		if rows[i], err = newRow(p, opts); err != nil && len(ps) > 1 {
+			return nil, fmt.Errorf("enqueue: number %d of %d: %w", i+1, len(ps), err)
+		} else if err != nil {
 			return nil, fmt.Errorf("enqueue: %w", err)
 		}
 	}

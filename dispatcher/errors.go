@@ -11,8 +11,9 @@ import (
 var (
 	// ErrNoTransaction: the handle is in no transaction, so the job would be there
 	// whatever becomes of the caller's writes. Inside db.Transaction, enqueue
-	// through its tx; to enqueue on its own, use [EnqueueNow].
-	ErrNoTransaction = errors.New("gormjobs: the *gorm.DB is in no transaction: enqueue through the tx of db.Transaction(func(tx *gorm.DB) error), or use EnqueueNow")
+	// through its tx; for a job that belongs to no transaction, use [EnqueueNow]
+	// outside of any.
+	ErrNoTransaction = errors.New("gormjobs: the *gorm.DB is in no transaction: inside db.Transaction(func(tx *gorm.DB) error) pass its tx, not the outer db; for a job that belongs to no transaction call EnqueueNow, outside of any")
 	// ErrInTransaction: EnqueueNow was given a handle that is in a transaction
 	// already. Use [Enqueue].
 	ErrInTransaction = session.ErrInTransaction

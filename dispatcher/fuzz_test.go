@@ -118,15 +118,21 @@ func FuzzUniqueKeys(f *testing.F) {
 			}
 			return century + time.Duration(n&1)*time.Millisecond
 		}
+		key := func(k string, period time.Duration) dispatcher.Option {
+			if period == 0 {
+				return dispatcher.Unique(k)
+			}
+			return dispatcher.UniqueFor(k, period)
+		}
 		if a == "" || b == "" {
 			return
 		}
 		err := db.Transaction(func(tx *gorm.DB) error {
-			first, err := dispatcher.Enqueue(t.Context(), tx, welcome{}, dispatcher.UniqueFor(a, period(forA)))
+			first, err := dispatcher.Enqueue(t.Context(), tx, welcome{}, key(a, period(forA)))
 			if err != nil || first.Duplicate {
 				t.Fatalf("the first enqueue = %+v, %v", first, err)
 			}
-			second, err := dispatcher.Enqueue(t.Context(), tx, welcome{}, dispatcher.UniqueFor(b, period(forB)))
+			second, err := dispatcher.Enqueue(t.Context(), tx, welcome{}, key(b, period(forB)))
 			if err != nil {
 				t.Fatal(err)
 			}

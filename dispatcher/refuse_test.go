@@ -70,6 +70,7 @@ var refused = []struct {
 	{"no attempts", dispatcher.ErrOption, welcome{7}, []dispatcher.Option{dispatcher.MaxAttempts(0)}},
 	{"too many attempts", dispatcher.ErrOption, welcome{7}, []dispatcher.Option{dispatcher.MaxAttempts(math.MaxInt16 + 1)}},
 	{"key empty", dispatcher.ErrOption, welcome{7}, []dispatcher.Option{dispatcher.Unique("")}},
+	{"no period", dispatcher.ErrOption, welcome{7}, []dispatcher.Option{dispatcher.UniqueFor("k", 0)}},
 	{"period negative", dispatcher.ErrOption, welcome{7}, []dispatcher.Option{dispatcher.UniqueFor("k", -time.Hour)}},
 	{"period too short", dispatcher.ErrOption, welcome{7}, []dispatcher.Option{dispatcher.UniqueFor("k", time.Microsecond)}},
 	{"year 10000", dispatcher.ErrOption, welcome{7}, []dispatcher.Option{dispatcher.At(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))}},

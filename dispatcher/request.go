@@ -84,9 +84,7 @@ func Priority(p int) Option { return func(r *Request) { r.Priority = p } }
 func MaxAttempts(n int) Option {
 	return func(r *Request) {
 		r.MaxAttempts = n
-		if n < 1 {
-			r.refuse(errTooFewAttempts, "MaxAttempts")
-		}
+		r.refuse(checkMaxAttempts(n), "MaxAttempts")
 	}
 }
 
@@ -99,20 +97,27 @@ func MaxAttempts(n int) Option {
 // a key whose transaction then rolls back. The database rolls one of them back
 // (error 1213), and the caller runs it again. The first kind needs the default
 // isolation: at READ COMMITTED a duplicate leaves no lock on the gaps behind.
-func Unique(key string) Option { return UniqueFor(key, 0) }
+func Unique(key string) Option { return unique(key, 0) }
 
 // UniqueFor is like [Unique], but the key is taken for a period, whether the job
 // is finished or not. Periods are aligned to the clock: with 24 hours there is
 // one job a UTC day. A key is free again once its job is pruned, so a period
-// longer than finished jobs are kept (7 days by default) is cut to that.
+// longer than finished jobs are kept (7 days by default) is cut to that. It is at
+// least 1ms.
 func UniqueFor(key string, period time.Duration) Option {
+	return func(r *Request) {
+		unique(key, period)(r)
+		if period < time.Millisecond {
+			r.refuse(errShortPeriod, "UniqueFor")
+		}
+	}
+}
+
+func unique(key string, period time.Duration) Option {
 	return func(r *Request) {
 		r.UniqueKey, r.UniqueFor = key, period
 		if key == "" {
 			r.refuse(errNoKey, "Unique")
-		}
-		if period < 0 || period != 0 && period < time.Millisecond {
-			r.refuse(errShortPeriod, "UniqueFor")
 		}
 	}
 }

@@ -17,9 +17,8 @@ import (
 )
 
 var (
-	errTooFewAttempts = errors.New("a job has at least 1 attempt")
-	errNoKey          = errors.New("the key is empty")
-	errShortPeriod    = errors.New("the period is shorter than 1ms")
+	errNoKey       = errors.New("the key is empty")
+	errShortPeriod = errors.New("the period is shorter than 1ms")
 )
 
 func (r *Request) refuse(err error, option string) {
@@ -94,12 +93,7 @@ func (r *Request) check() error {
 	if r.Priority < math.MinInt16 || r.Priority > math.MaxInt16 {
 		r.refuse(fmt.Errorf("%d is not between %d and %d", r.Priority, math.MinInt16, math.MaxInt16), "Priority")
 	}
-	if r.MaxAttempts < 1 {
-		r.refuse(errTooFewAttempts, "MaxAttempts")
-	}
-	if r.MaxAttempts > math.MaxInt16 {
-		r.refuse(fmt.Errorf("%d is more than %d", r.MaxAttempts, math.MaxInt16), "MaxAttempts")
-	}
+	r.refuse(checkMaxAttempts(r.MaxAttempts), "MaxAttempts")
 	if r.UniqueFor < 0 || r.UniqueFor > 0 && r.UniqueFor < time.Millisecond {
 		r.refuse(errShortPeriod, "UniqueFor")
 	}
@@ -110,6 +104,13 @@ func (r *Request) check() error {
 		r.At = time.UnixMicro(1) // long past: now
 	}
 	return r.err
+}
+
+func checkMaxAttempts(n int) error {
+	if n < 1 || n > math.MaxInt16 {
+		return fmt.Errorf("%d is not between 1 and %d", n, math.MaxInt16)
+	}
+	return nil
 }
 
 // metadata is the text, or nil, and its size.

@@ -154,9 +154,15 @@ func RegisterTx[T models.Payload](r *Registry, fn func(ctx context.Context, tx *
 }
 
 func newHandler[T models.Payload](r *Registry, opts []Option) *Handler {
+	if r == nil {
+		panic("handlers: the registry is nil: make one with NewRegistry")
+	}
+	if typ := reflect.TypeFor[T](); typ.Kind() == reflect.Interface {
+		panic(fmt.Sprintf("handlers: %s is an interface: a handler takes the type of its payload", typ))
+	}
 	h := &Handler{registry: r, jobType: zero[T]().JobType(), timeout: DefaultTimeout, backoff: DefaultBackoff}
 	if err := models.CheckName(h.jobType); err != nil {
-		panic(fmt.Sprintf("handlers: JobType of %T: %v", zero[T](), err))
+		panic(fmt.Sprintf("handlers: JobType of a zero %T, on whose fields it must not depend: %v", zero[T](), err))
 	}
 	for _, o := range opts {
 		o(h)

@@ -93,7 +93,11 @@ func TestMistakesOfTheProgramPanicWhenRegistered(t *testing.T) {
 		"nil in Tx": {func(r *handlers.Registry) { handlers.RegisterTx[mail](r, nil) }, "the function is nil"},
 		"name": {func(r *handlers.Registry) {
 			handlers.Register(r, func(context.Context, misnamed) error { return nil })
-		}, "JobType of handlers_test.misnamed"},
+		}, "JobType of a zero handlers_test.misnamed"},
+		"an interface": {func(r *handlers.Registry) {
+			handlers.Register(r, func(context.Context, models.Payload) error { return nil })
+		}, "models.Payload is an interface"},
+		"no registry": {func(*handlers.Registry) { handlers.Register(nil, nothing) }, "the registry is nil"},
 	} {
 		func() {
 			defer func() {

@@ -24,6 +24,9 @@ const (
 // minLease keeps a lease well above what a renewal takes on a busy server.
 const minLease = time.Second
 
+// minPollInterval keeps a worker from asking all the time.
+const minPollInterval = time.Millisecond
+
 // Queues maps the names of queues to how many of their jobs run at once in this
 // worker.
 type Queues map[string]int
@@ -95,8 +98,11 @@ func (c Config) check() error {
 	if c.Lease < minLease {
 		return fmt.Errorf("the lease %s is shorter than %s", c.Lease, minLease)
 	}
-	if c.ShutdownTimeout < 0 || c.PollInterval < 0 {
-		return fmt.Errorf("a negative duration")
+	if c.ShutdownTimeout < 0 {
+		return fmt.Errorf("the ShutdownTimeout %s is negative", c.ShutdownTimeout)
+	}
+	if c.PollInterval < minPollInterval {
+		return fmt.Errorf("the PollInterval %s is shorter than %s", c.PollInterval, minPollInterval)
 	}
 	return nil
 }

@@ -31,8 +31,9 @@ func TestNewWorkerRefusesWhatCannotWork(t *testing.T) {
 		"no name":          {jobs.Config{Queues: jobs.Queues{"": 1}}, "the name is empty"},
 		"short lease":      {jobs.Config{Lease: time.Millisecond}, "1ms is shorter than 1s"},
 		"negative lease":   {jobs.Config{Lease: -time.Minute}, "shorter than 1s"},
-		"negative timeout": {jobs.Config{ShutdownTimeout: -1}, "negative duration"},
-		"negative poll":    {jobs.Config{PollInterval: -1}, "negative duration"},
+		"negative timeout": {jobs.Config{ShutdownTimeout: -1}, "ShutdownTimeout -1ns is negative"},
+		"negative poll":    {jobs.Config{PollInterval: -1}, "PollInterval -1ns is shorter"},
+		"short poll":       {jobs.Config{PollInterval: 1}, "PollInterval 1ns is shorter"},
 	}
 	for name, c := range cases {
 		if _, err := jobs.NewWorker(db, reg, c.config); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -24,11 +24,15 @@ type StateError struct {
 }
 
 func (e *StateError) Error() string {
-	hint := ""
+	hint := map[string]string{
+		"requeue": "only a failed or cancelled job can be requeued",
+		"cancel":  "only a pending or scheduled job can be cancelled",
+		"delete":  "only a finished job can be deleted",
+	}[e.Verb]
 	if e.State == models.Processing {
-		hint = ": wait until its run ends"
+		hint = "wait until its run ends"
 	}
-	return fmt.Sprintf("gormjobs: %s job %d: it is %s%s", e.Verb, e.ID, e.State, hint)
+	return fmt.Sprintf("gormjobs: %s job %d: it is %s: %s", e.Verb, e.ID, e.State, hint)
 }
 
 // DuplicateError says that a job cannot be requeued because another has its
@@ -39,5 +43,5 @@ type DuplicateError struct {
 }
 
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("gormjobs: requeue job %d: job %d has its unique key", e.ID, e.Holder)
+	return fmt.Sprintf("gormjobs: requeue job %d: job %d has its unique key: wait until that has finished, or cancel it", e.ID, e.Holder)
 }

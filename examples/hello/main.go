@@ -33,6 +33,7 @@ func (SendWelcome) JobType() string { return "send_welcome" }
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends at once
 	db, err := gorm.Open(sqlite.Open("hello.db?_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)"), &gorm.Config{})
 	check(err)
 	pool, err := db.DB()

@@ -226,10 +226,13 @@ func sqliteWarnings(db *gorm.DB) (found []string) {
 	var mode string
 	var timeout int
 	if err := db.Raw("PRAGMA journal_mode").Scan(&mode).Error; err == nil && mode != "wal" && mode != "memory" {
-		found = append(found, "SQLite's journal_mode is "+mode+": set it to WAL in the DSN, or readers and the writer wait for each other")
+		found = append(found, "SQLite's journal_mode is "+mode+": set it to WAL in the DSN, or readers and the writer wait for each other (the driver says how: _pragma=journal_mode(WAL), or _journal_mode=WAL)")
 	}
 	if err := db.Raw("PRAGMA busy_timeout").Scan(&timeout).Error; err == nil && timeout < 1000 {
 		found = append(found, fmt.Sprintf("SQLite's busy_timeout is %d ms: set it to 10000 in the DSN, or writes fail while another process writes", timeout))
+	}
+	if pool, err := db.DB(); err == nil && pool.Stats().MaxOpenConnections != 1 {
+		found = append(found, "SQLite's pool may have more than one connection: call SetMaxOpenConns(1), and set _txlock=immediate in the DSN, or transactions that read and then write fail while others write, and each connection to :memory: has a database of its own")
 	}
 	return found
 }

@@ -45,6 +45,11 @@ func Unknown(err error) bool {
 	return err != nil && sqlState(err) == "" && number(err) == 0 && !Busy(err) && !sqliteAnswer(err)
 }
 
+// MissingTable tells whether err says that a table is not there.
+func MissingTable(err error) bool {
+	return sqlState(err) == "42P01" || number(err) == 1146 || strings.Contains(err.Error(), "no such table")
+}
+
 // sqliteAnswer recognises SQLite's own errors by the method that modernc's driver
 // gives its result code with, or by their text.
 func sqliteAnswer(err error) bool {

@@ -37,3 +37,17 @@ func TestHarmfulSettingsAreNamed(t *testing.T) {
 		testdb.Parameter(testdb.SQLite, "_pragma", "busy_timeout(10)"),
 		testdb.Parameter(testdb.MySQL, "charset", "utf8"), testdb.Parameter(testdb.MariaDB, "charset", "utf8"))
 }
+
+func TestPoolOfManyConnectionsIsNamedOnSQLite(t *testing.T) {
+	db := testdb.Open(t, testdb.SQLite, testdb.Empty)
+	pool, err := db.DB()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{0, 2} {
+		pool.SetMaxOpenConns(n)
+		if w := dialect.Warnings(db); len(w) != 1 || !strings.Contains(w[0], "SetMaxOpenConns(1)") {
+			t.Errorf("with %d connections Warnings = %q; want SetMaxOpenConns(1) named", n, w)
+		}
+	}
+}

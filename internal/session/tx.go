@@ -88,6 +88,17 @@ func InTransaction(db *gorm.DB) bool {
 	return ok && committer != nil
 }
 
+// PoolExhausted tells whether all connections that the pool of db may have are in
+// use.
+func PoolExhausted(db *gorm.DB) bool {
+	pool, err := db.DB()
+	if err != nil {
+		return false
+	}
+	s := pool.Stats()
+	return s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections
+}
+
 // ErrInTransaction is returned for a handle that must not be in a transaction.
 var ErrInTransaction = errors.New("the handle is in a transaction; pass the *gorm.DB that the application opened")
 

@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"gorm.io/gorm"
 
+	"github.com/gormjobs/gormjobs/internal/dialect"
 	"github.com/gormjobs/gormjobs/models"
 )
 
@@ -33,6 +34,9 @@ var ErrDriver = errors.New("pgnotify: the connection is not pgx's")
 // Allow more with SetMaxOpenConns, or give the listener one of its own with [DSN].
 // The worker goes on polling.
 var ErrPool = errors.New("pgnotify: the pool has one connection: allow more, or give the Listener a DSN of its own")
+
+// ErrDatabase: the *gorm.DB is not PostgreSQL's. Leave the Listener out.
+var ErrDatabase = errors.New("pgnotify: only PostgreSQL notifies: leave the Listener out")
 
 // Listener implements jobs.Listener.
 type Listener struct{ dsn string }
@@ -58,6 +62,9 @@ func New(opts ...Option) *Listener {
 // Listen calls wake with the name of a queue in which a job was committed, until
 // ctx ends or the connection is lost.
 func (l *Listener) Listen(ctx context.Context, db *gorm.DB, wake func(queue string)) error {
+	if !dialect.HasNotify(db) {
+		return ErrDatabase
+	}
 	if l.dsn != "" {
 		conn, err := pgx.Connect(ctx, l.dsn)
 		if err != nil {

@@ -206,3 +206,11 @@ func TestListenerLeavesTheOnlyConnectionAlone(t *testing.T) {
 		t.Errorf("Listen = %v; want ErrPool", err)
 	}
 }
+
+func TestListenerRefusesOtherDatabases(t *testing.T) {
+	testdb.Each(t, func(t *testing.T, db *gorm.DB) {
+		if err := pgnotify.New().Listen(t.Context(), db, nil); !errors.Is(err, pgnotify.ErrDatabase) {
+			t.Errorf("Listen = %v; want ErrDatabase", err)
+		}
+	}, testdb.Only(testdb.SQLite, testdb.MySQL, testdb.MariaDB))
+}
