@@ -108,33 +108,31 @@ type taken struct {
 }
 
 func (c *Claimer) claim(ctx context.Context, a asked) (taken, error) {
-	a.token = c.config.Name + "." + strconv.FormatUint(c.claims.Add(1), 36)
 	t, err := c.claimFrom(ctx, a)
 	if err != nil {
-		if dialect.Unknown(err) {
-			c.putBack(ctx, a.token)
-		}
 		return taken{}, fmt.Errorf("claim from %s: %w", c.config.Queue, err)
 	}
 	return t, nil
 }
 
-// claimBehind is one statement's claim, or one transaction's.
+// claimBehind is a claim under a token of its own, of the jobs behind a.after, or of
+// all.
 func (c *Claimer) claimBehind(ctx context.Context, a asked) (t taken, err error) {
+	a.token = c.config.Name + "." + strconv.FormatUint(c.claims.Add(1), 36)
+	in, fn := session.Transaction, c.claimSelected
 	if dialect.UpdateReturns(c.db) {
-		err = session.Autocommit(ctx, c.db, func(s *gorm.DB) error {
-			t = taken{began: time.Now()}
-			return c.claimReturning(s, a, &t)
-		})
-		if err == nil && len(t.over) > 0 {
-			c.release(ctx, a.token, t.over) // what fails is left to its lease
-		}
-		return t, err
+		in, fn = session.Autocommit, c.claimReturning // one statement
 	}
-	err = session.Transaction(ctx, c.db, func(tx *gorm.DB) error {
+	err = in(ctx, c.db, func(tx *gorm.DB) error {
 		t = taken{began: time.Now()}
-		return c.claimSelected(tx, a, &t)
+		return fn(tx, a, &t)
 	})
+	switch {
+	case err != nil && dialect.Unknown(err):
+		c.putBack(ctx, a.token)
+	case err == nil && dialect.UpdateReturns(c.db) && len(t.over) > 0:
+		c.release(ctx, a.token, t.over) // what fails is left to its lease
+	}
 	return t, err
 }
 
