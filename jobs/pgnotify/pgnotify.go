@@ -62,9 +62,6 @@ func New(opts ...Option) *Listener {
 // Listen calls wake with the name of a queue in which a job was committed, until
 // ctx ends or the connection is lost.
 func (l *Listener) Listen(ctx context.Context, db *gorm.DB, wake func(queue string)) error {
-	if !dialect.HasNotify(db) {
-		return ErrDatabase
-	}
 	if l.dsn != "" {
 		conn, err := pgx.Connect(ctx, l.dsn)
 		if err != nil {
@@ -72,6 +69,9 @@ func (l *Listener) Listen(ctx context.Context, db *gorm.DB, wake func(queue stri
 		}
 		defer conn.Close(context.WithoutCancel(ctx))
 		return wait(ctx, conn, wake)
+	}
+	if !dialect.HasNotify(db) {
+		return ErrDatabase
 	}
 	pool, err := db.DB()
 	if err != nil {
