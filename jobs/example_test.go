@@ -143,7 +143,7 @@ func ExampleCancel() {
 	fmt.Println(jobs.Cancel(ctx, db, receipt.ID))
 	// Output:
 	// <nil>
-	// gormjobs: cancel job 1: it is cancelled
+	// gormjobs: cancel job 1: it is cancelled: only a pending or scheduled job can be cancelled
 }
 
 func ExampleBacklog() {

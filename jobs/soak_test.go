@@ -72,10 +72,10 @@ func TestSoakLosesNothingAndRunsNothingTwice(t *testing.T) {
 		}
 		restDone.Go(func() { s.loop(rest, s.upkeep) })
 		callersDone.Wait()
-		ended := time.Now()
+		ended := time.Now() // one that was abandoned as its fifth attempt waits 80 s for the next
 		for missing := s.missing(); len(missing) > 0 && !t.Failed(); missing = s.missing() {
-			if time.Since(ended) > time.Minute {
-				t.Fatalf("after a minute %d committed jobs have not completed, such as %+v", len(missing), get(t, db, missing[0]))
+			if time.Since(ended) > 3*time.Minute {
+				t.Fatalf("after three minutes %d committed jobs have not completed, such as %+v", len(missing), get(t, db, missing[0]))
 			}
 			pause(20 * time.Millisecond)
 		}
