@@ -202,7 +202,7 @@ func (c *Claimer) pending(tx *gorm.DB, limit int) *gorm.DB {
 // once for every row of the table, and each time lock and take other jobs.
 //
 // The UPDATE is raw, and read by hand, because GORM's way from a row into a struct
-// was a quarter of a worker's time.
+// took much of a worker's time.
 func (c *Claimer) claimReturning(tx *gorm.DB, a asked, t *taken) error {
 	pending := c.pending(tx, a.limit).Select("id")
 	if after := a.after; after != nil {

@@ -130,8 +130,8 @@ func (l *queueLoop) want(now state) int {
 	return min(l.slots.n-now.running-now.buffered+now.ahead, maxClaim)
 }
 
-// maxClaim bounds a claim: one transaction with its locks and its answer. With 500,
-// short jobs drain a sixth slower: each claim has its round trips.
+// maxClaim bounds a claim: one transaction with its locks and its answer. Each has its
+// round trips, so short jobs drain slower with fewer.
 const maxClaim = 1000
 
 func (l *queueLoop) claim(ctx context.Context, a asked) {

@@ -124,7 +124,7 @@ func KeepsDeadEntries(db *gorm.DB) bool { return db.Name() == postgres }
 // InsertReturns tells whether the ids of that many rows come from INSERT …
 // RETURNING. On MySQL GORM guesses them from the first one, wrongly after a
 // conflict or with auto_increment_increment above 1. On SQLite the driver knows a
-// single one, and a statement without rows takes a fifth less of the processor.
+// single one, and a statement without rows costs less.
 func InsertReturns(db *gorm.DB, rows int) bool {
 	return db.Name() == postgres || db.Name() == sqlite && rows > 1
 }

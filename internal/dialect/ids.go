@@ -8,7 +8,7 @@ import (
 )
 
 // IDIn holds for the rows of ids, of which there is at least one. A list of hundreds
-// of arguments is half the work of its statement. PostgreSQL takes an array: one
+// of arguments is much of the work of its statement. PostgreSQL takes an array: one
 // text for any number, which its driver prepares once. For the others the ids are
 // part of the text, and such statements are kept from GORM's prepared ones.
 func IDIn(db *gorm.DB, ids []uint64) clause.Expr {

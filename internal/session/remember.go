@@ -11,7 +11,7 @@ import (
 
 // namer remembers what the application's naming strategy calls the tables of
 // gormjobs: GORM's own tries some thirty regular expressions to find a plural,
-// which was 40 % of an Enqueue.
+// which was much of an Enqueue.
 type namer struct {
 	schema.Namer
 	tables     sync.Map
@@ -41,8 +41,7 @@ func (n *namer) IndexName(table, column string) string {
 }
 
 // Statement is s.Raw(build(), args...) whose text is remembered under key. GORM
-// copies the text of a statement byte by byte to find its placeholders, which with
-// the building was a fifth of an Enqueue. Statements of one key have one text and
+// copies the text of a statement byte by byte to find its placeholders. Statements of one key have one text and
 // arguments of the same kinds, none of them a list or an expression.
 func Statement(s *gorm.DB, key any, build func() string, args ...any) *gorm.DB {
 	n, ok := s.NamingStrategy.(*namer)
