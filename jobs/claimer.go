@@ -86,7 +86,11 @@ func (c *Claimer) Claim(ctx context.Context, limit int) ([]models.Job, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	t, err := c.claim(ctx, asked{limit: limit, free: limit})
-	return t.jobs, err
+	jobs := make([]models.Job, len(t.jobs))
+	for i, j := range t.jobs {
+		jobs[i] = *j
+	}
+	return jobs, err
 }
 
 // asked is what a claim is to take.
@@ -100,11 +104,11 @@ type asked struct {
 
 // taken is what a claim has got.
 type taken struct {
-	jobs  []models.Job // by priority and age
-	over  []uint64     // beyond the bounds: not reserved, or put back
-	bytes int          // of the payloads of both
-	last  bool         // some of both are on their last attempt
-	began time.Time    // of the leases, at the earliest and by the local clock: on SQLite a transaction waits for the writer
+	jobs  []*models.Job // by priority and age
+	over  []uint64      // beyond the bounds: not reserved, or put back
+	bytes int           // of the payloads of both
+	last  bool          // some of both are on their last attempt
+	began time.Time     // of the leases, at the earliest and by the local clock: on SQLite a transaction waits for the writer
 }
 
 func (c *Claimer) claim(ctx context.Context, a asked) (taken, error) {
@@ -183,7 +187,7 @@ func (c *Claimer) release(ctx context.Context, token string, ids []uint64) {
 }
 
 // inOrder compares two jobs by their places in a queue.
-func inOrder(a, b models.Job) int {
+func inOrder(a, b *models.Job) int {
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.AvailableAt, b.AvailableAt), cmp.Compare(a.ID, b.ID))
 }
 
@@ -225,26 +229,26 @@ func (c *Claimer) read(a asked, t *taken, query *gorm.DB) error {
 		return err
 	}
 	defer rows.Close()
-	t.jobs = make([]models.Job, 0, min(a.limit, 64))
+	j := models.Job{State: models.Processing, Queue: c.config.Queue, ReservedBy: a.token}
+	var lastError sql.NullString
+	row := []any{&j.ID, &j.Type, &j.Priority, &j.Payload, &j.Metadata, &j.Attempts, &j.MaxAttempts,
+		&j.AvailableAt, &lastError, &j.UniqueKey, &j.UniqueLive, &j.CreatedAt, &j.ReservedAt}
 	free := 0 // bytes of the jobs with a slot
 	for rows.Next() {
-		t.jobs = append(t.jobs, models.Job{State: models.Processing, Queue: c.config.Queue, ReservedBy: a.token})
-		j := &t.jobs[len(t.jobs)-1]
-		var lastError sql.NullString
-		if err := rows.Scan(&j.ID, &j.Type, &j.Priority, &j.Payload, &j.Metadata, &j.Attempts, &j.MaxAttempts,
-			&j.AvailableAt, &lastError, &j.UniqueKey, &j.UniqueLive, &j.CreatedAt, &j.ReservedAt); err != nil {
+		if err := rows.Scan(row...); err != nil {
 			return err
 		}
-		j.LastError = lastError.String
-		j.ReservedUntil = j.ReservedAt + models.Timestamp(c.config.Lease.Microseconds())
 		t.bytes += len(j.Payload) + len(j.Metadata)
-		if len(t.jobs) <= a.free {
+		if len(t.jobs) < a.free {
 			free = t.bytes
 		} else if t.bytes-free > a.bytes {
 			t.over = append(t.over, j.ID)
-			*j = models.Job{}
-			t.jobs = t.jobs[:len(t.jobs)-1]
+			continue
 		}
+		j.LastError = lastError.String
+		j.ReservedUntil = j.ReservedAt + models.Timestamp(c.config.Lease.Microseconds())
+		job := j
+		t.jobs = append(t.jobs, &job)
 	}
 	// A stream of rows that breaks half-way is an error here, and must be: nobody
 	// knows the other rows.
@@ -255,16 +259,16 @@ func (c *Claimer) read(a asked, t *taken, query *gorm.DB) error {
 // RETURNING: the rows are read and locked, then written by their ids.
 func (c *Claimer) claimSelected(tx *gorm.DB, a asked, t *taken) error {
 	err := c.read(a, t, c.pending(tx, a.limit).Select(claimedColumns+", "+dialect.Now(tx)))
-	for i := range t.jobs {
-		t.jobs[i].Attempts++
+	for _, j := range t.jobs {
+		j.Attempts++
 	}
 	t.bound(a)
 	if err != nil || len(t.jobs) == 0 {
 		return err
 	}
 	ids := make([]uint64, len(t.jobs))
-	for i := range t.jobs {
-		ids[i] = t.jobs[i].ID
+	for i, j := range t.jobs {
+		ids[i] = j.ID
 	}
 	slices.Sort(ids)
 	update := tx.Model(&models.Job{}).Clauses(dialect.ByID(tx)).

@@ -77,7 +77,7 @@ func (c *Claimer) claimFrom(ctx context.Context, a asked) (taken, error) {
 	return t, nil
 }
 
-func lastOf(jobs []models.Job) *place {
+func lastOf(jobs []*models.Job) *place {
 	if len(jobs) == 0 {
 		return nil
 	}

@@ -28,7 +28,7 @@ func TestFailureOfTheSecondHalfOfAClaimKeepsTheFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newBenchClaimer(t, db)
-	c.edge = &edge{lastOf([]models.Job{sixtieth}), time.Now().Add(time.Hour)}
+	c.edge = &edge{lastOf([]*models.Job{&sixtieth}), time.Now().Add(time.Hour)}
 	claimed, err := c.Claim(t.Context(), hundred)
 	if err != nil || len(claimed) != 40 {
 		t.Errorf("Claim = %d jobs, %v; want the 40 behind the edge", len(claimed), err)
@@ -53,13 +53,13 @@ func TestClaimFromTheEdgeFindsWhatCameInBeforeIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := newBenchClaimer(t, db)
-		c.edge = &edge{lastOf([]models.Job{fiftieth}), time.Now().Add(time.Hour)}
+		c.edge = &edge{lastOf([]*models.Job{&fiftieth}), time.Now().Add(time.Hour)}
 		claimed, err := c.Claim(t.Context(), 80)
 		if err != nil || len(claimed) != 80 {
 			t.Fatalf("Claim = %d jobs, %v; want 80", len(claimed), err)
 		}
 		for i := range claimed[1:] {
-			if inOrder(claimed[i], claimed[i+1]) >= 0 {
+			if inOrder(&claimed[i], &claimed[i+1]) >= 0 {
 				t.Errorf("job %d is before job %d", claimed[i].ID, claimed[i+1].ID)
 			}
 		}

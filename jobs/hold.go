@@ -16,7 +16,7 @@ var errShutdown = errors.New("gormjobs: the worker is shutting down")
 // hold is a job that this worker has reserved: waiting for a slot, running, or
 // with an outcome that is not recorded yet. Its lease is renewed all that time.
 type hold struct {
-	job     models.Job
+	job     *models.Job
 	arrived time.Time // when its claim was answered
 
 	// Below: guarded by holds.mu.
@@ -36,15 +36,15 @@ type holds struct {
 }
 
 // add takes claimed jobs in, whose leases began at the earliest at began.
-func (h *holds) add(jobs []models.Job, began time.Time, lease time.Duration) []*hold {
+func (h *holds) add(jobs []*models.Job, began time.Time, lease time.Duration) []*hold {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.all == nil {
 		h.all = map[*hold]struct{}{}
 	}
 	added, now := make([]*hold, len(jobs)), time.Now()
-	for i := range jobs {
-		added[i] = &hold{job: jobs[i], arrived: now, leaseEnd: began.Add(lease)}
+	for i, job := range jobs {
+		added[i] = &hold{job: job, arrived: now, leaseEnd: began.Add(lease)}
 		h.all[added[i]] = struct{}{}
 	}
 	return added
@@ -136,7 +136,7 @@ func (h *holds) handlersLeft() []models.Job {
 	var left []models.Job
 	for o := range h.all {
 		if o.running {
-			left = append(left, o.job)
+			left = append(left, *o.job)
 		}
 	}
 	return left

@@ -170,7 +170,7 @@ func (l *queueLoop) release(holds []*hold) {
 }
 
 func (w *Worker) releaseUnstarted(o *hold) {
-	out := outcomeOf(&o.job, release)
+	out := outcomeOf(o.job, release)
 	out.keepPlace = true
 	w.recorder.add(&finished{hold: o, outcome: out, done: func(bool) {}})
 }

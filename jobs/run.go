@@ -45,7 +45,7 @@ func (w *Worker) park(o *hold) outcome {
 	if _, said := w.unknown.LoadOrStore(o.job.Type, true); !said {
 		w.config.Logger.Warn("gormjobs: no handler is registered for this type: its jobs are put back for another worker", "type", o.job.Type, "job", o.job.ID, "for", parked)
 	}
-	r := outcomeOf(&o.job, release)
+	r := outcomeOf(o.job, release)
 	r.after, r.keepPlace = parked, true
 	return r
 }
@@ -65,7 +65,7 @@ func (w *Worker) handle(o *hold, h *handlers.Handler, f *finished) {
 		defer deaf.Stop()
 	}
 	if !w.holds.begin(o, cancel) {
-		f.outcome = outcomeOf(&o.job, release)
+		f.outcome = outcomeOf(o.job, release)
 		f.outcome.keepPlace = true
 		return
 	}
@@ -77,7 +77,7 @@ func (w *Worker) handle(o *hold, h *handlers.Handler, f *finished) {
 		}
 		f.outcome, f.err = w.outcome(ctx, o, h, r), r.err
 	}()
-	job := o.job // the handler's own copy
+	job := *o.job // the handler's own copy
 	if h.Transactional() {
 		w.runTx(ctx, h, &job, &r)
 	} else {
@@ -137,7 +137,7 @@ func protect(f func() error) (r result) {
 
 // outcome decides what becomes of the job.
 func (w *Worker) outcome(ctx context.Context, o *hold, h *handlers.Handler, r result) outcome {
-	out := outcomeOf(&o.job, complete)
+	out := outcomeOf(o.job, complete)
 	out.committed, out.again = r.done, r.maybe
 	v := judge(r.err)
 	switch {
@@ -148,7 +148,7 @@ func (w *Worker) outcome(ctx context.Context, o *hold, h *handlers.Handler, r re
 		out.verb, out.keepPlace = release, true
 	default:
 		out.verb = retry
-		out.failure = failureOf(&o.job, r.err, r.stack)
+		out.failure = failureOf(o.job, r.err, r.stack)
 		switch {
 		case v.Discard || o.job.Attempts >= o.job.MaxAttempts:
 			out.verb = fail
@@ -251,7 +251,7 @@ const onFailedLimit = 10 * time.Second
 func (w *Worker) ended(f *finished, recorded bool) {
 	w.holds.remove(f.hold)
 	defer f.done(recorded)
-	job := &f.hold.job
+	job := f.hold.job
 	if !recorded {
 		w.counters.lost.Add(1)
 		w.config.Logger.Warn("gormjobs: the outcome of a run was dropped: the job is someone else's by now", "job", job.ID, "type", job.Type, "attempt", job.Attempts)

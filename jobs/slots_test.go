@@ -11,6 +11,7 @@ import (
 
 	"github.com/gormjobs/gormjobs/handlers"
 	"github.com/gormjobs/gormjobs/internal/testdb"
+	"github.com/gormjobs/gormjobs/models"
 )
 
 func TestOnlyShortJobsAreClaimedAhead(t *testing.T) {
@@ -113,7 +114,7 @@ func TestLoopIsToldAgainThatTheBufferRunsLow(t *testing.T) {
 	s.runTime = average{100 * time.Microsecond} // 100 ahead
 	s.running = 1
 	for range hundred {
-		s.buffer = append(s.buffer, &hold{})
+		s.buffer = append(s.buffer, &hold{job: new(models.Job)})
 	}
 	told := func() bool {
 		select {
