@@ -24,6 +24,7 @@ var (
 	ours             = entry{peer: "gormjobs", config: "default"}
 	oursBest         = entry{peer: "gormjobs", config: "best"}
 	oursAsked        = entry{peer: "gormjobs", config: "default", variant: "notifying", env: []string{"GORMJOBS_ASKED=1"}}
+	oursIdle         = entry{peer: "gormjobs", config: "default", variant: "idle"}
 	oursNoJob        = entry{peer: "gormjobs", config: "default", variant: "without the job", env: []string{"GORMJOBS_NOJOB=1"}}
 	riverDefault     = entry{peer: "river", config: "default"}
 	riverBest        = entry{peer: "river", config: "best"}
@@ -223,7 +224,7 @@ func (r *runner) report(targets []target) int {
 	return 0
 }
 
-// checkMain is the short form: about a minute.
+// checkMain is the short form: less than a minute.
 func checkMain(args []string) int {
 	r, rounds, only := parseKind("check", args)
 	defer r.end()

@@ -97,15 +97,26 @@ func pgSettle(ctx context.Context, dsn string) error {
 	return pgExec(ctx, dsn, "VACUUM ANALYZE", "CHECKPOINT")
 }
 
-// mySettle waits until what was loaded is on the disk, as a checkpoint does: else the flushing goes on in the timed part.
+// mySettle waits until what was loaded is on the disk, as a checkpoint does, at the pace of the disk: else the flushing
+// goes on in the timed part.
 func mySettle(ctx context.Context, db *sql.DB, table string) error {
-	var name string
-	var most string
-	if err := db.QueryRowContext(ctx, "SHOW GLOBAL VARIABLES LIKE 'innodb_max_dirty_pages_pct'").Scan(&name, &most); err != nil {
+	set := func(name, value string) error {
+		_, err := db.ExecContext(ctx, "SET GLOBAL "+name+" = "+value)
 		return err
 	}
-	if _, err := db.ExecContext(ctx, "SET GLOBAL innodb_max_dirty_pages_pct = 0"); err != nil {
-		return err
+	settings := []struct{ name, meanwhile, before string }{ // the pace's bound last, which follows the pace up
+		{"innodb_max_dirty_pages_pct", "0", ""}, {"innodb_io_capacity", "20000", ""}, {"innodb_io_capacity_max", "20000", ""},
+	}
+	var name string
+	for i, s := range settings {
+		if err := db.QueryRowContext(ctx, "SHOW GLOBAL VARIABLES LIKE '"+s.name+"'").Scan(&name, &settings[i].before); err != nil {
+			return err
+		}
+	}
+	for _, s := range settings {
+		if err := set(s.name, s.meanwhile); err != nil {
+			return err
+		}
 	}
 	for dead := time.Now().Add(2 * time.Minute); time.Now().Before(dead); time.Sleep(50 * time.Millisecond) {
 		var dirty int
@@ -116,8 +127,10 @@ func mySettle(ctx context.Context, db *sql.DB, table string) error {
 			break
 		}
 	}
-	if _, err := db.ExecContext(ctx, "SET GLOBAL innodb_max_dirty_pages_pct = "+most); err != nil {
-		return err
+	for _, s := range settings {
+		if err := set(s.name, s.before); err != nil {
+			return err
+		}
 	}
 	_, err := db.ExecContext(ctx, "ANALYZE TABLE "+table)
 	return err

@@ -596,13 +596,14 @@ func run(ctx context.Context, p Peer, r *result, q params) error {
 		r.lat(ds)
 		r.Note = fmt.Sprintf("inserted at %.0f/s of %d/s", inserted, rate)
 		return err
+	case "rest": // start the worker of idle, while other workloads run
+		return rest(ctx, p)
 	case "idle": // (h) what an idle worker costs the server
-		stop, err := p.Start(ctx, 10, func(int64) {})
-		if err != nil {
+		if err := rest(ctx, p); err != nil {
 			return err
 		}
-		defer bounded(stop)
-		time.Sleep(10 * time.Second)
+		defer bounded(resting)
+		time.Sleep(time.Until(restedAt))
 		s0, c0, err := p.Statements(ctx)
 		if err != nil && !errors.Is(err, ErrSkip) {
 			return err
@@ -618,6 +619,21 @@ func run(ctx context.Context, p Peer, r *result, q params) error {
 		return err3
 	}
 	return fmt.Errorf("unknown op %q", op)
+}
+
+var (
+	resting  func()    // stops the worker that rests
+	restedAt time.Time // when it has done so for ten seconds
+)
+
+// rest starts a worker with nothing to do, if none is there.
+func rest(ctx context.Context, p Peer) (err error) {
+	if resting != nil {
+		return nil
+	}
+	resting, err = p.Start(context.WithoutCancel(ctx), 10, func(int64) {})
+	restedAt = time.Now().Add(10 * time.Second)
+	return err
 }
 
 func bounded(stop func()) {

@@ -14,6 +14,7 @@ func plan(kind string, rounds int, full bool) (steps []step, targets []target) {
 		}
 		return short
 	}
+	once := n(1, 0) // in the short form
 	add := func(q params, times int, entries ...entry) {
 		if full {
 			times = cmp.Or(times, rounds)
@@ -44,9 +45,18 @@ func plan(kind string, rounds int, full bool) (steps []step, targets []target) {
 		add(params{Op: "drain_aged", N: 50_000}, 1, ours)
 		targets = append(targets, target{text: "drain_aged: rate / drain100's", op: "drain_aged", op2: "drain100", value: rate, than: &ours, bound: 0.9})
 	}
+	who := oursIdle // rests beside other workloads
+	if full {
+		who = ours
+	}
+	rest := func() {
+		if !full {
+			add(params{Op: "rest"}, 1, who)
+		}
+	}
 	idle := func() {
-		add(params{Op: "idle"}, 1, ours)
-		most(2, "idle", "statements a second", func(r result) float64 { return r.StmtsSec }, nil)
+		add(params{Op: "idle"}, 1, who)
+		targets = append(targets, target{text: "idle: statements a second", op: "idle", value: func(r result) float64 { return r.StmtsSec }, us: who, bound: 2, most: true})
 	}
 	switch kind {
 	case "postgres":
@@ -57,9 +67,9 @@ func plan(kind string, rounds int, full bool) (steps []step, targets []target) {
 			insert = append(insert, gueBest)
 			asked = append(insert, oursAsked)
 		}
-		add(params{Op: "insert1", N: n(1_000, 3_000)}, 0, insert...)
-		add(params{Op: "insert8", N: n(4_000, 8_000)}, 0, asked...)
-		add(params{Op: "biz8", N: n(3_000, 6_000)}, 0, asked...)
+		add(params{Op: "insert1", N: n(1_500, 3_000)}, 0, insert...)
+		add(params{Op: "insert8", N: n(3_000, 8_000)}, 0, asked...)
+		add(params{Op: "biz8", N: n(2_500, 6_000)}, 0, asked...)
 		if full {
 			add(params{Op: "biz8", N: 6_000}, 0, floorNoJob, oursNoJob)
 		}
@@ -77,15 +87,17 @@ func plan(kind string, rounds int, full bool) (steps []step, targets []target) {
 			add(params{Op: "drain100", N: 10_000}, 1, riverDefault, gueBest)
 			add(params{Op: "drain100", N: 50_000}, 1, watermillDefault)
 		}
-		add(params{Op: "latency", N: n(20, 100)}, 1, floorWake, ours)
-		add(params{Op: "latency2", N: n(20, 100)}, 1, ours)
+		rest()
+		add(params{Op: "latency", N: n(20, 100)}, once, floorWake, ours)
+		add(params{Op: "latency2", N: n(20, 100)}, once, ours)
 		if full {
 			add(params{Op: "latency", N: 50}, 1, riverDefault)
 		}
-		add(params{Op: "steady"}, 1, ours)
+		steady := []entry{ours}
 		if full {
-			add(params{Op: "steady"}, 1, floorWake, riverBest, riverDefault)
+			steady = append(steady, floorWake, riverBest, riverDefault)
 		}
+		add(params{Op: "steady"}, once, steady...)
 		idle()
 		if full {
 			add(params{Op: "idle"}, 1, riverDefault)
@@ -125,12 +137,13 @@ func plan(kind string, rounds int, full bool) (steps []step, targets []target) {
 			add(params{Op: "biz8", N: 6_000}, 0, floorNoJob, oursNoJob)
 			add(params{Op: "drain10", N: 20_000}, 0, ours)
 		}
-		add(params{Op: "latency", N: n(20, 100)}, 1, floorMy, ours)
-		add(params{Op: "latency2", N: n(20, 100)}, 1, ours)
+		rest()
+		add(params{Op: "latency", N: n(20, 100)}, once, floorMy, ours)
+		add(params{Op: "latency2", N: n(20, 100)}, once, ours)
 		if full {
 			add(params{Op: "latency", N: 25}, 1, watermillDefault)
 		}
-		add(params{Op: "steady"}, 1, floorMy, ours)
+		add(params{Op: "steady"}, once, floorMy, ours)
 		idle()
 		growth()
 		least(0.65, "drain100", "rate / the floor", &floorMy)
@@ -152,11 +165,11 @@ func plan(kind string, rounds int, full bool) (steps []step, targets []target) {
 		add(params{Op: "insert1", N: n(800, 3_000)}, 0, all...)
 		add(params{Op: "biz8", N: n(800, 5_000)}, 0, all...)
 		add(params{Op: "bulk1000", N: n(5_000, 50_000)}, 0, all...)
-		add(params{Op: "latency", N: n(20, 100)}, 1, ours)
+		add(params{Op: "latency", N: n(20, 100)}, once, ours)
 		if full {
 			add(params{Op: "latency", N: 30}, 1, riverLite, backliteBest)
 		}
-		add(params{Op: "steady"}, 1, ours)
+		add(params{Op: "steady"}, once, ours)
 		growth()
 		least(5, "drain100", "rate / River best", &riverLite)
 		least(2.5, "insert1", "rate / River best", &riverLite)
