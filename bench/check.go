@@ -24,6 +24,7 @@ var (
 	ours             = entry{peer: "gormjobs", config: "default"}
 	oursBest         = entry{peer: "gormjobs", config: "best"}
 	oursAsked        = entry{peer: "gormjobs", config: "default", variant: "notifying", env: []string{"GORMJOBS_ASKED=1"}}
+	oursNotAged      = entry{peer: "gormjobs", config: "default", variant: "without them", env: []string{"BENCH_AGED=0"}}
 	oursIdle         = entry{peer: "gormjobs", config: "default", variant: "idle"}
 	oursNoJob        = entry{peer: "gormjobs", config: "default", variant: "without the job", env: []string{"GORMJOBS_NOJOB=1"}}
 	riverDefault     = entry{peer: "river", config: "default"}

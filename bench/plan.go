@@ -42,8 +42,8 @@ func plan(kind string, rounds int, full bool) (steps []step, targets []target) {
 		if !full {
 			return
 		}
-		add(params{Op: "drain_aged", N: 50_000}, 1, ours)
-		targets = append(targets, target{text: "drain_aged: rate / drain100's", op: "drain_aged", op2: "drain100", value: rate, than: &ours, bound: 0.9})
+		add(params{Op: "drain_aged", N: 50_000}, 0, ours, oursNotAged)
+		least(0.9, "drain_aged", "rate / the rate without them", &oursNotAged)
 	}
 	who := oursIdle // rests beside other workloads
 	if full {
