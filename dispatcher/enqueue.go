@@ -83,7 +83,7 @@ func EnqueueNow(ctx context.Context, db *gorm.DB, p models.Payload, opts ...Opti
 	err = session.Retry(ctx, func() error {
 		insertAll := func(s *gorm.DB) (err error) { receipts, err = insert(s, hub, rows); return err }
 		if rows[0].unique == "" {
-			return insertAll(s) // one statement is a transaction of its own
+			return insertAll(session.Prepared(s)) // one statement is a transaction of its own
 		}
 		return s.Transaction(insertAll, session.Options(s)...)
 	})

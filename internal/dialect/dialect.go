@@ -113,6 +113,9 @@ func Autocommits(db *gorm.DB) (yes bool, err error) {
 // not question marks.
 func NumbersPlaceholders(db *gorm.DB) bool { return db.Name() == postgres }
 
+// ParsesInProcess tells whether there is no server to parse a text: the driver does.
+func ParsesInProcess(db *gorm.DB) bool { return db.Name() == sqlite }
+
 // TakesArrays tells whether a column of values can be one argument, an array in
 // the server's text form. A statement of a thousand rows has thousands otherwise.
 func TakesArrays(db *gorm.DB) bool { return db.Name() == postgres }

@@ -17,6 +17,7 @@ type namer struct {
 	tables     sync.Map
 	indexes    sync.Map
 	statements sync.Map
+	prepared   sync.Map
 }
 
 // TableName implements schema.Namer.

@@ -1,0 +1,55 @@
+package session
+
+import (
+	"context"
+	"database/sql"
+
+	"gorm.io/gorm"
+
+	"github.com/gormjobs/gormjobs/internal/dialect"
+)
+
+// Prepared is s with its executed texts prepared once for all, where the driver
+// parses in this process whatever it gets: on SQLite that is much of a lone insert.
+// It is for the few texts that [Statement] remembers. In a transaction it is s: there
+// may be no other connection to prepare on.
+//
+// Not GORM's PrepareStmt: who needs a text first prepares it there for all who come
+// meanwhile, and if the first one's context ends these get its error.
+func Prepared(s *gorm.DB) *gorm.DB {
+	n, ok := s.NamingStrategy.(*namer)
+	pool, plain := s.Statement.ConnPool.(*sql.DB)
+	if !ok || !plain || !dialect.ParsesInProcess(s) {
+		return s
+	}
+	s = s.Session(&gorm.Session{NewDB: true, Context: s.Statement.Context})
+	s.Statement.ConnPool = preparing{pool, n}
+	return s
+}
+
+type preparing struct {
+	*sql.DB
+	namer *namer
+}
+
+// preparedKey names a statement: an application's plugin may have several pools.
+type preparedKey struct {
+	pool *sql.DB
+	text string
+}
+
+// ExecContext implements gorm.ConnPool. A statement is closed with its pool.
+func (p preparing) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
+	key := preparedKey{p.DB, text}
+	stmt, ok := p.namer.prepared.Load(key)
+	if !ok {
+		made, err := p.PrepareContext(ctx, text)
+		if err != nil {
+			return nil, err
+		}
+		if stmt, ok = p.namer.prepared.LoadOrStore(key, made); ok {
+			_ = made.Close() // another was first
+		}
+	}
+	return stmt.(*sql.Stmt).ExecContext(ctx, args...)
+}
