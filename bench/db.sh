@@ -103,7 +103,7 @@ start() {
     echo "GRANT ALL ON *.* TO 'bench'@'$p';"
   done >>"$D/account.sql"
   local options=(--no-defaults "${basics[@]}" --datadir="$data" --bind-address=127.0.0.1 --port=$port --socket="$D/run/s" --pid-file="$D/run/pid"
-    --log-error="$log" --max-connections=300 --innodb-buffer-pool-size=1G --innodb-flush-log-at-trx-commit=1 --innodb-doublewrite=ON)
+    --log-error="$log" --max-connections=300 --innodb-buffer-pool-size=3G --innodb-flush-log-at-trx-commit=1 --innodb-doublewrite=ON)
   case $kind in
   mysql)
     options+=(--innodb-redo-log-capacity=2G --sync-binlog=1 --mysqlx=OFF --secure-file-priv=NULL)
