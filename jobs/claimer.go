@@ -86,11 +86,14 @@ func (c *Claimer) Claim(ctx context.Context, limit int) ([]models.Job, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	t, err := c.claim(ctx, asked{limit: limit, free: limit})
+	if err != nil {
+		return nil, err
+	}
 	jobs := make([]models.Job, len(t.jobs))
 	for i, j := range t.jobs {
 		jobs[i] = *j
 	}
-	return jobs, err
+	return jobs, nil
 }
 
 // asked is what a claim is to take.

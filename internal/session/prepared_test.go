@@ -44,6 +44,13 @@ func TestOnlyThePoolItselfPrepares(t *testing.T) {
 				t.Fatalf("%d statements are prepared, %v; want %d", len(session.PreparedOn(s)), err, want)
 			}
 		}
+		other, err := testdb.Again(t, db).DB()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Statement.ConnPool = other; session.Prepared(s).Statement.ConnPool != gorm.ConnPool(other) {
+			t.Error("on a pool that is not the handle's own, statements are kept")
+		}
 		applications := &texts{DB: pool}
 		s.Statement.ConnPool = applications
 		for i := range 3 {
