@@ -597,7 +597,7 @@ func run(ctx context.Context, p Peer, r *result, q params) error {
 		if err := rest(ctx, p); err != nil {
 			return err
 		}
-		defer bounded(resting)
+		defer func() { bounded(resting); resting = nil }()
 		time.Sleep(time.Until(restedAt))
 		s0, c0, err := p.Statements(ctx)
 		if err != nil && !errors.Is(err, ErrSkip) {
