@@ -11,9 +11,9 @@ import (
 
 // Prepared is s with its executed texts prepared once for all, where the driver
 // parses in this process whatever it gets: on SQLite that is much of a lone insert.
-// It is for the few texts that [Statement] remembers. In a transaction it is s: there
-// may be no other connection to prepare on. So it is on a pool that is not the
-// handle's own, which its statements here would outlive.
+// It is for the few texts that [Statement] remembers. It is s in a transaction, where
+// there may be no other connection to prepare on, and on a pool that is not the
+// handle's own, which its statements would outlive here.
 //
 // Not GORM's PrepareStmt: who needs a text first prepares it there for all who come
 // meanwhile, and if the first one's context ends these get its error.
