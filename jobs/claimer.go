@@ -85,7 +85,7 @@ func (c *Claimer) Claim(ctx context.Context, limit int) ([]models.Job, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
-	t, err := c.claim(ctx, asked{limit: limit, free: limit})
+	t, err := c.claim(ctx, asked{limit: limit, free: limit, many: limit > dialect.Many})
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +99,9 @@ func (c *Claimer) Claim(ctx context.Context, limit int) ([]models.Job, error) {
 // asked is what a claim is to take.
 type asked struct {
 	limit int
-	free  int // so many have a slot; the others are claimed ahead
-	bytes int // of payloads at most ahead
+	many  bool // there are probably many to get
+	free  int  // so many have a slot; the others are claimed ahead
+	bytes int  // of payloads at most ahead
 	token string
 	after *place // behind which, if not nil
 }
@@ -211,14 +212,15 @@ func (c *Claimer) pending(tx *gorm.DB, limit int) *gorm.DB {
 // The UPDATE is raw, and read by hand, because GORM's way from a row into a struct
 // took much of a worker's time.
 func (c *Claimer) claimReturning(tx *gorm.DB, a asked, t *taken) error {
-	pending := c.pending(tx, a.limit).Select("id")
+	column, locked := dialect.Locked(tx, a.many)
+	pending := c.pending(tx, a.limit).Select(column)
 	if after := a.after; after != nil {
 		pending = pending.Where("(priority, available_at, id) > (CAST(? AS smallint), CAST(? AS bigint), CAST(? AS bigint))",
 			after.priority, after.availableAt, after.id)
 	}
-	err := c.read(a, t, tx.Raw("WITH claimed AS MATERIALIZED (?) UPDATE "+tx.Statement.Quote(models.JobsTable(tx))+
+	err := c.read(a, t, tx.Raw("WITH locked AS MATERIALIZED (?) UPDATE "+tx.Statement.Quote(models.JobsTable(tx))+
 		" SET state = 'processing', attempts = attempts + 1, reserved_by = ?, reserved_at = "+dialect.Now(tx)+
-		", reserved_until = "+dialect.Now(tx)+" + ? WHERE id IN (SELECT id FROM claimed) AND state = 'pending' RETURNING "+claimedColumns+", reserved_at",
+		", reserved_until = "+dialect.Now(tx)+" + ? WHERE "+locked+" RETURNING "+claimedColumns+", reserved_at",
 		pending, a.token, c.config.Lease.Microseconds()))
 	t.bound(a)
 	return err

@@ -110,13 +110,14 @@ func pick(batch []*outcome, rows []models.Job) []*outcome {
 // updateHeld is lockHeld and update in one statement, for PostgreSQL. A row that is
 // locked stays what it was when its fence was looked at.
 func updateHeld(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
-	held, locked, err := lockingSelects(tx, group)
+	column, where := dialect.Locked(tx, len(group) >= dialect.Many)
+	selects, args, err := lockingSelects(tx, column, group)
 	if err != nil {
 		return nil, err
 	}
-	set, args := assignments(columnsOf(tx, group[0]))
-	rows, err := tx.Raw("UPDATE "+tx.Statement.Quote(models.JobsTable(tx))+" SET "+set+
-		" WHERE id = ANY("+held+") AND state = 'processing' RETURNING id", append(args, locked...)...).Rows()
+	set, values := assignments(columnsOf(tx, group[0]))
+	rows, err := tx.Raw("WITH locked AS MATERIALIZED ("+selects+") UPDATE "+tx.Statement.Quote(models.JobsTable(tx))+" SET "+set+
+		" WHERE "+where+" RETURNING id", append(args, values...)...).Rows()
 	if err != nil {
 		return nil, err
 	}
@@ -134,21 +135,21 @@ func updateHeld(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
 	return won, rows.Err()
 }
 
-// lockingSelects is an array of the rows that group still holds and that nobody
-// else has locked, which it locks: one SELECT for each claim, where they are few.
+// lockingSelects selects a column of the rows that group still holds and that nobody
+// else has locked, and locks them: one SELECT for each claim, where they are few.
 // Else the tokens are looked up in an object: a list of pairs is compared with
-// every row of it. It is an array and no join, so that no plan can begin with all
-// processing rows, or run a SELECT more than once.
-func lockingSelects(tx *gorm.DB, group []*outcome) (text string, args []any, err error) {
+// every row of it.
+func lockingSelects(tx *gorm.DB, column string, group []*outcome) (text string, args []any, err error) {
 	table := tx.Statement.Quote(models.JobsTable(tx))
 	var b strings.Builder
 	add := func(ids []uint64, fence, token string) {
 		if b.Len() > 0 {
-			b.WriteString(" || ")
+			b.WriteString(" UNION ALL ")
 		}
 		in := dialect.IDIn(tx, ids)
-		b.WriteString("ARRAY(SELECT id FROM " + table + " WHERE " + in.SQL + " AND state = 'processing' AND reserved_by = " +
-			fence + " ORDER BY id FOR UPDATE SKIP LOCKED)")
+		// In a subquery: a SELECT that locks cannot be part of a UNION by itself.
+		b.WriteString("SELECT " + column + " FROM (SELECT " + column + " FROM " + table + " WHERE " + in.SQL +
+			" AND state = 'processing' AND reserved_by = " + fence + " ORDER BY id FOR UPDATE SKIP LOCKED) AS one")
 		args = append(append(args, in.Vars...), token)
 	}
 	tokens := fewTokens(group)

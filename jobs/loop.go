@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/gormjobs/gormjobs/internal/dialect"
 )
 
 // queueLoop runs the jobs of one queue. Its goroutine owns the state below; the
@@ -20,6 +22,7 @@ type queueLoop struct {
 	waiting atomic.Bool // free slots and nothing known to claim: read by the lookout
 
 	hungry   bool // there may be more to claim
+	plenty   bool // the last claim got many jobs
 	claiming bool
 	woken    bool // while claiming
 	claimed  chan claim
@@ -77,7 +80,7 @@ func (l *queueLoop) run(ctx context.Context, abandoned <-chan struct{}) {
 		} else {
 			now = l.slots.start(execute)
 			if n := l.want(now); l.hungry && n > 0 && !time.Now().Before(l.retryAt) {
-				l.claim(claims, asked{limit: n, free: l.slots.n - now.running - now.buffered, bytes: now.bytes})
+				l.claim(claims, asked{limit: n, many: l.plenty, free: l.slots.n - now.running - now.buffered, bytes: now.bytes})
 			}
 			l.rest(now)
 			tick.Reset(l.pause(now))
@@ -127,11 +130,16 @@ func (l *queueLoop) want(now state) int {
 	if l.claiming || now.full || now.buffered > now.ahead/2 {
 		return 0
 	}
-	return min(l.slots.n-now.running-now.buffered+now.ahead, maxClaim)
+	most := dialect.Many
+	if l.plenty {
+		most = maxClaim
+	}
+	return min(l.slots.n-now.running-now.buffered+now.ahead, most)
 }
 
 // maxClaim bounds a claim: one transaction with its locks and its answer. Each has its
-// round trips, so short jobs drain slower with fewer.
+// round trips, so short jobs drain slower with fewer. More than dialect.Many are asked
+// for only after a claim that has got as many, in a statement that expects them.
 const maxClaim = 1000
 
 func (l *queueLoop) claim(ctx context.Context, a asked) {
@@ -160,6 +168,7 @@ func (l *queueLoop) take(c claim) {
 	l.trouble.over()
 	l.slots.add(c)
 	l.hungry = c.all || l.woken
+	l.plenty = c.found >= dialect.Many
 }
 
 // release puts back what was claimed and not started.
@@ -182,13 +191,14 @@ func (l *queueLoop) drainOnce(ctx context.Context) (int, error) {
 		if err := ctx.Err(); err != nil {
 			return total, err
 		}
-		c := l.claimNow(context.WithoutCancel(ctx), asked{limit: l.slots.n, free: l.slots.n})
+		c := l.claimNow(context.WithoutCancel(ctx), asked{limit: l.slots.n, many: l.plenty, free: l.slots.n})
 		if c.err != nil {
 			return total, c.err
 		}
 		if len(c.holds) == 0 {
 			return total, nil
 		}
+		l.plenty = c.found >= dialect.Many
 		var left atomic.Int64
 		left.Store(int64(len(c.holds)))
 		recorded := make(chan struct{})

@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -16,7 +17,7 @@ import (
 // fill puts n rows in a state into the table, by doubling one.
 func fill(t *testing.T, db *gorm.DB, n int, job models.Job) {
 	t.Helper()
-	job.Queue, job.Type, job.Payload, job.MaxAttempts = "default", "tally", "{}", 25
+	job.Queue, job.Type, job.Payload, job.MaxAttempts = "default", cmp.Or(job.Type, "tally"), "{}", 25
 	job.AvailableAt, job.CreatedAt = 1, 1
 	batch := make([]models.Job, min(n, 1000))
 	for i := range batch {
