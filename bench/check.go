@@ -252,7 +252,7 @@ func fullMain(args []string) int {
 	name := filepath.Join("results", r.kind+".jsonl")
 	must(os.MkdirAll(filepath.Dir(name), 0o755))
 	var kept []result
-	if len(only) > 0 {
+	if _, err := os.Stat(name); err == nil && len(only) > 0 {
 		kept = slices.DeleteFunc(readResults([]string{name}), func(x result) bool { return slices.Contains(only, x.Op) })
 	}
 	f, err := os.Create(name)
@@ -270,5 +270,8 @@ func fullMain(args []string) int {
 	}
 	tables(os.Stdout, r.results)
 	fmt.Println()
-	return r.report(targets)
+	return r.report(slices.DeleteFunc(targets, func(t target) bool {
+		ran := func(x result) bool { return x.Op == t.op }
+		return len(only) > 0 && !slices.Contains(only, t.op) && !slices.ContainsFunc(r.results, ran)
+	}))
 }
