@@ -116,8 +116,16 @@ func updateHeld(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
 		return nil, err
 	}
 	set, values := assignments(columnsOf(tx, group[0]))
-	rows, err := tx.Raw("WITH locked AS MATERIALIZED ("+selects+") UPDATE "+tx.Statement.Quote(models.JobsTable(tx))+" SET "+set+
-		" WHERE "+where+" RETURNING id", append(args, values...)...).Rows()
+	write := "WITH locked AS MATERIALIZED (" + selects + ") UPDATE " + tx.Statement.Quote(models.JobsTable(tx)) + " SET " + set + " WHERE " + where
+	args = append(args, values...)
+	if countable(group) {
+		done := tx.Exec(write, args...)
+		if done.Error != nil {
+			return nil, done.Error
+		}
+		return counted(tx, group, done.RowsAffected)
+	}
+	rows, err := tx.Raw(write+" RETURNING id", args...).Rows()
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +141,28 @@ func updateHeld(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
 		}
 	}
 	return won, rows.Err()
+}
+
+// countable tells whether the number of rows that a write of group has changed says
+// which they are, or the rows themselves do: those of a completion have its token and
+// are completed. A thousand rows that come back are as much work as a thousand that
+// are read.
+func countable(group []*outcome) bool { return group[0].verb == complete }
+
+// counted returns the outcomes of a countable group whose write changed so many rows.
+func counted(tx *gorm.DB, group []*outcome, changed int64) ([]*outcome, error) {
+	switch changed {
+	case int64(len(group)):
+		return group, nil
+	case 0:
+		return nil, nil
+	}
+	var rows []models.Job
+	err := tx.Model(&models.Job{}).Select("id", "reserved_by").Where(dialect.IDIn(tx, idsOf(group))).Where("state = 'completed'").Find(&rows).Error
+	if err != nil {
+		return nil, fmt.Errorf("read which jobs are completed: %w", err)
+	}
+	return pick(group, rows), nil
 }
 
 // lockingSelects selects a column of the rows that group still holds and that nobody

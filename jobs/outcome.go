@@ -172,24 +172,24 @@ func grouped(batch []*outcome, byClaim bool) [][]*outcome {
 func updateLocked(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
 	write := fence(tx, group)
 	var rows []models.Job
-	if dialect.UpdateReturns(tx) {
+	returns := dialect.UpdateReturns(tx) && !countable(group)
+	if returns {
 		write = write.Model(&rows).Clauses(clause.Returning{Columns: []clause.Column{{Name: "id"}, {Name: "reserved_by"}}})
 	}
 	write = write.Updates(columnsOf(tx, group[0]))
-	if write.Error != nil {
+	switch {
+	case write.Error != nil:
 		return nil, write.Error
+	case returns:
+		return pick(group, rows), nil
+	case dialect.UpdateReturns(tx):
+		return counted(tx, group, write.RowsAffected)
+	case write.RowsAffected == int64(len(group)):
+		return group, nil
+	case write.RowsAffected == 0:
+		return nil, nil
 	}
-	if !dialect.UpdateReturns(tx) {
-		switch write.RowsAffected {
-		case int64(len(group)):
-			return group, nil
-		case 0:
-			return nil, nil
-		default:
-			return nil, fmt.Errorf("%w: locked %d, wrote %d", errTorn, len(group), write.RowsAffected)
-		}
-	}
-	return pick(group, rows), nil
+	return nil, fmt.Errorf("%w: locked %d, wrote %d", errTorn, len(group), write.RowsAffected)
 }
 
 // columnsOf is what an outcome changes. The token stays on the row, so that a
