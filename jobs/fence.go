@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"cmp"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -80,31 +81,47 @@ func lockHeld(tx *gorm.DB, batch []*outcome) ([]*outcome, error) {
 		tokens[i] = o.token
 	}
 	slices.Sort(tokens)
-	var free []models.Job
-	err := tx.Model(&models.Job{}).Clauses(dialect.ByID(tx), skipLocked()).Select("id", "reserved_by").
+	held, err := pick(batch, tx.Model(&models.Job{}).Clauses(dialect.ByID(tx), skipLocked()).Select("id", "reserved_by").
 		Where(dialect.IDIn(tx, idsOf(batch))).Where("state = 'processing' AND reserved_by IN ?", slices.Compact(tokens)).
-		Order("id").Find(&free).Error
+		Order("id"))
 	if err != nil {
 		return nil, fmt.Errorf("lock the rows: %w", err)
 	}
-	return pick(batch, free), nil
+	return held, nil
 }
 
-// pick returns the outcomes of batch, which is ordered by id, whose fences are
-// those of rows. The token is compared again: a row that was found or written
-// without it is not won.
-func pick(batch []*outcome, rows []models.Job) []*outcome {
-	picked := make([]*outcome, 0, len(rows))
-	for _, r := range rows {
-		i, _ := slices.BinarySearchFunc(batch, r.ID, func(o *outcome, id uint64) int { return cmp.Compare(o.id, id) })
-		for ; i < len(batch) && batch[i].id == r.ID; i++ {
-			if batch[i].token == r.ReservedBy {
-				picked = append(picked, batch[i])
-			}
+// pick returns the outcomes of batch, which is ordered by id, whose fences are those
+// of the ids and tokens that query returns. It reads by hand: GORM's way from a row
+// into a struct is much of the work.
+func pick(batch []*outcome, query *gorm.DB) ([]*outcome, error) {
+	rows, err := query.Rows()
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	picked := make([]*outcome, 0, len(batch))
+	var id uint64
+	var token sql.RawBytes
+	for rows.Next() {
+		if err := rows.Scan(&id, &token); err != nil {
+			return nil, err
 		}
+		picked = appendHeld(picked, batch, id, string(token))
 	}
 	slices.SortFunc(picked, func(a, b *outcome) int { return cmp.Compare(a.id, b.id) })
-	return picked
+	return picked, rows.Err()
+}
+
+// appendHeld appends the outcomes of batch whose fence is this. The token is compared
+// again: a row that was found or written without it is not won.
+func appendHeld(to, batch []*outcome, id uint64, token string) []*outcome {
+	i, _ := slices.BinarySearchFunc(batch, id, func(o *outcome, id uint64) int { return cmp.Compare(o.id, id) })
+	for ; i < len(batch) && batch[i].id == id; i++ {
+		if batch[i].token == token {
+			to = append(to, batch[i])
+		}
+	}
+	return to
 }
 
 // updateHeld is lockHeld and update in one statement, for PostgreSQL. A row that is
@@ -125,22 +142,7 @@ func updateHeld(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
 		}
 		return counted(tx, group, done.RowsAffected)
 	}
-	rows, err := tx.Raw(write+" RETURNING id", args...).Rows()
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	won := make([]*outcome, 0, len(group))
-	for rows.Next() {
-		var id uint64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		if i, ok := slices.BinarySearchFunc(group, id, func(o *outcome, id uint64) int { return cmp.Compare(o.id, id) }); ok {
-			won = append(won, group[i])
-		}
-	}
-	return won, rows.Err()
+	return pick(group, tx.Raw(write+" RETURNING id, reserved_by", args...))
 }
 
 // countable tells whether the number of rows that a write of group has changed says
@@ -157,12 +159,11 @@ func counted(tx *gorm.DB, group []*outcome, changed int64) ([]*outcome, error) {
 	case 0:
 		return nil, nil
 	}
-	var rows []models.Job
-	err := tx.Model(&models.Job{}).Select("id", "reserved_by").Where(dialect.IDIn(tx, idsOf(group))).Where("state = 'completed'").Find(&rows).Error
+	won, err := pick(group, tx.Model(&models.Job{}).Select("id", "reserved_by").Where(dialect.IDIn(tx, idsOf(group))).Where("state = 'completed'"))
 	if err != nil {
 		return nil, fmt.Errorf("read which jobs are completed: %w", err)
 	}
-	return pick(group, rows), nil
+	return won, nil
 }
 
 // lockingSelects selects a column of the rows that group still holds and that nobody

@@ -181,7 +181,11 @@ func updateLocked(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
 	case write.Error != nil:
 		return nil, write.Error
 	case returns:
-		return pick(group, rows), nil
+		won := make([]*outcome, 0, len(rows))
+		for _, r := range rows {
+			won = appendHeld(won, group, r.ID, r.ReservedBy)
+		}
+		return won, nil
 	case dialect.UpdateReturns(tx):
 		return counted(tx, group, write.RowsAffected)
 	case write.RowsAffected == int64(len(group)):
