@@ -85,7 +85,7 @@ func (h *holds) begin(o *hold, cancel context.CancelCauseFunc) bool {
 func (h *holds) end(o *hold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	o.running = false
+	o.running, o.cancel = false, nil // what it would end may be another run's by now
 }
 
 // renewed notes the end of a lease that was extended by a statement sent at sent.

@@ -52,19 +52,22 @@ func (w *Worker) park(o *hold) outcome {
 
 // handle runs the handler and turns what came of it into f's outcome.
 func (w *Worker) handle(o *hold, h *handlers.Handler, f *finished) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	if d := h.Timeout(); d > 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, d, timedOut(d))
-		defer stop()
+	life := newLife()
+	defer life.giveBack()
+	var ctx context.Context
+	var stop context.CancelFunc
+	if d := h.Timeout(); d <= 0 {
+		ctx, stop = context.WithCancel(life)
+	} else {
+		ctx, stop = context.WithTimeoutCause(life, d, timedOut(d))
 		deaf := time.AfterFunc(d+shutdownGrace, func() {
 			w.counters.stuck.Add(1)
 			w.config.Logger.Warn("gormjobs: a handler goes on past its timeout: it must heed its context", "type", o.job.Type, "job", o.job.ID, "timeout", d)
 		})
 		defer deaf.Stop()
 	}
-	if !w.holds.begin(o, cancel) {
+	defer stop()
+	if !w.holds.begin(o, life.end) {
 		f.outcome = outcomeOf(o.job, release)
 		f.outcome.keepPlace = true
 		return
