@@ -212,8 +212,8 @@ func (c *Claimer) pending(tx *gorm.DB, limit int) *gorm.DB {
 // The UPDATE is raw, and read by hand, because GORM's way from a row into a struct
 // took much of a worker's time.
 func (c *Claimer) claimReturning(tx *gorm.DB, a asked, t *taken) error {
-	column, locked := dialect.Locked(tx, a.many)
-	pending := c.pending(tx, a.limit).Select(column)
+	columns, locked := dialect.Locked(tx, a.many)
+	pending := c.pending(tx, a.limit).Select(columns)
 	if after := a.after; after != nil {
 		pending = pending.Where("(priority, available_at, id) > (CAST(? AS smallint), CAST(? AS bigint), CAST(? AS bigint))",
 			after.priority, after.availableAt, after.id)

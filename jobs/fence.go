@@ -127,8 +127,8 @@ func appendHeld(to, batch []*outcome, id uint64, token string) []*outcome {
 // updateHeld is lockHeld and update in one statement, for PostgreSQL. A row that is
 // locked stays what it was when its fence was looked at.
 func updateHeld(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
-	column, where := dialect.Locked(tx, len(group) >= dialect.Many)
-	selects, args, err := lockingSelects(tx, column, group)
+	columns, where := dialect.Locked(tx, len(group) >= dialect.Many)
+	selects, args, err := lockingSelects(tx, columns, group)
 	if err != nil {
 		return nil, err
 	}
@@ -166,11 +166,11 @@ func counted(tx *gorm.DB, group []*outcome, changed int64) ([]*outcome, error) {
 	return won, nil
 }
 
-// lockingSelects selects a column of the rows that group still holds and that nobody
+// lockingSelects selects columns of the rows that group still holds and that nobody
 // else has locked, and locks them: one SELECT for each claim, where they are few.
 // Else the tokens are looked up in an object: a list of pairs is compared with
 // every row of it.
-func lockingSelects(tx *gorm.DB, column string, group []*outcome) (text string, args []any, err error) {
+func lockingSelects(tx *gorm.DB, columns string, group []*outcome) (text string, args []any, err error) {
 	table := tx.Statement.Quote(models.JobsTable(tx))
 	var b strings.Builder
 	add := func(ids []uint64, fence, token string) {
@@ -179,7 +179,7 @@ func lockingSelects(tx *gorm.DB, column string, group []*outcome) (text string, 
 		}
 		in := dialect.IDIn(tx, ids)
 		// In a subquery: a SELECT that locks cannot be part of a UNION by itself.
-		b.WriteString("SELECT " + column + " FROM (SELECT " + column + " FROM " + table + " WHERE " + in.SQL +
+		b.WriteString("SELECT " + columns + " FROM (SELECT " + columns + " FROM " + table + " WHERE " + in.SQL +
 			" AND state = 'processing' AND reserved_by = " + fence + " ORDER BY id FOR UPDATE SKIP LOCKED) AS one")
 		args = append(append(args, in.Vars...), token)
 	}

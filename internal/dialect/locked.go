@@ -12,20 +12,22 @@ import "gorm.io/gorm"
 const Many = 100
 
 // Locked is how an UPDATE finds the rows that it has locked itself, in its common
-// table expression named locked: a SELECT of column.
+// table expression named locked: a SELECT of columns.
 //
 // On PostgreSQL it goes to their places in the table, by ctid, instead of looking
-// them all up again in the index of the ids. A row that has got another place since
-// the statement began, because somebody else changed it, is left out this time.
-func Locked(db *gorm.DB, many bool) (column, where string) {
+// them all up again in the index of the ids. A place is one in a table: tableoid tells
+// which, should there be partitions or tables that inherit. A row that has got another
+// place since the statement began, because somebody else changed it, is left out this
+// time.
+func Locked(db *gorm.DB, many bool) (columns, where string) {
 	switch {
 	case db.Name() != postgres:
 		return "id", "id IN (SELECT id FROM locked)"
 	case !many:
-		return "ctid", "ctid IN (SELECT ctid FROM locked)"
+		return "tableoid, ctid", "(tableoid, ctid) IN (SELECT tableoid, ctid FROM locked)"
 	}
-	// All places in one pass. The second condition says the same once more, as a look
-	// into a hash table: should a plan read the whole table in spite of it all, it
-	// compares every row with that, and not with each of a thousand places.
-	return "ctid", "ctid = ANY(ARRAY(SELECT ctid FROM locked)) AND (ctid IN (SELECT ctid FROM locked)) IS TRUE"
+	// All places in one pass. The second condition is a look into a hash table: should a
+	// plan read the whole table in spite of it all, it compares every row with that, and
+	// not with each of a thousand places.
+	return "tableoid, ctid", "ctid = ANY(ARRAY(SELECT ctid FROM locked)) AND ((tableoid, ctid) IN (SELECT tableoid, ctid FROM locked)) IS TRUE"
 }

@@ -28,9 +28,9 @@ func TestRowChangedMeanwhileIsLockedNextTime(t *testing.T) {
 			holder := db.Begin()
 			must(t, holder.Exec("SELECT pg_advisory_xact_lock(7)"))
 
-			column, where := dialect.Locked(db, many)
+			columns, where := dialect.Locked(db, many)
 			claim := func() (ids []uint64, err error) {
-				err = db.Raw("WITH locked AS MATERIALIZED (SELECT " + column + " FROM queue_jobs WHERE state = 'pending' AND pass(id) " +
+				err = db.Raw("WITH locked AS MATERIALIZED (SELECT " + columns + " FROM queue_jobs WHERE state = 'pending' AND pass(id) " +
 					"ORDER BY id FOR UPDATE SKIP LOCKED) UPDATE queue_jobs SET state = 'processing' WHERE " + where + " RETURNING id").Scan(&ids).Error
 				return ids, err
 			}
@@ -60,6 +60,29 @@ func TestRowChangedMeanwhileIsLockedNextTime(t *testing.T) {
 			slices.Sort(claimed)
 			if !slices.Equal(claimed, []uint64{1, 2, 3}) {
 				t.Errorf("two claims together got %v", claimed)
+			}
+		})
+	}
+}
+
+// Rows of two tables can have one place. Those of a table that inherits from the jobs'
+// are read and written with them.
+func TestPlaceIsOneInATable(t *testing.T) {
+	for name, many := range map[string]bool{"few": false, "many": true} {
+		t.Run(name, func(t *testing.T) {
+			db := testdb.Open(t, testdb.Postgres)
+			job := models.Job{State: models.Completed, Queue: "default", Type: "t", Payload: "{}", AvailableAt: 1, CreatedAt: 1}
+			must(t, db.Create(&job))
+			must(t, db.Exec("CREATE TABLE older () INHERITS (queue_jobs)"))
+			must(t, db.Exec("INSERT INTO older SELECT * FROM queue_jobs"))
+			must(t, db.Exec("UPDATE older SET id = 2, state = 'pending'"))
+			must(t, db.Exec("UPDATE ONLY queue_jobs SET id = 1")) // the second place, as in the other
+			columns, where := dialect.Locked(db, many)
+			var ids []uint64
+			must(t, db.Raw("WITH locked AS MATERIALIZED (SELECT "+columns+" FROM queue_jobs WHERE state = 'pending' "+
+				"FOR UPDATE SKIP LOCKED) UPDATE queue_jobs SET state = 'processing' WHERE "+where+" RETURNING id").Scan(&ids))
+			if !slices.Equal(ids, []uint64{2}) {
+				t.Errorf("wrote jobs %v; want the one that was locked, 2", ids)
 			}
 		})
 	}
