@@ -127,8 +127,9 @@ func appendHeld(to, batch []*outcome, id uint64, token string) []*outcome {
 // updateHeld is lockHeld and update in one statement, for PostgreSQL. A row that is
 // locked stays what it was when its fence was looked at.
 func updateHeld(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
-	columns, where := dialect.Locked(tx, len(group) >= dialect.Many)
-	selects, args, err := lockingSelects(tx, columns, group)
+	many := len(group) >= dialect.Many
+	columns, where := dialect.Locked(tx, many)
+	selects, args, err := lockingSelects(tx, columns, group, many)
 	if err != nil {
 		return nil, err
 	}
@@ -151,13 +152,16 @@ func updateHeld(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
 // are read.
 func countable(group []*outcome) bool { return group[0].verb == complete }
 
-// counted returns the outcomes of a countable group whose write changed so many rows.
+// counted returns the outcomes of a group whose write changed so many rows: all, or
+// none, or some of a countable one.
 func counted(tx *gorm.DB, group []*outcome, changed int64) ([]*outcome, error) {
-	switch changed {
-	case int64(len(group)):
+	switch {
+	case changed == int64(len(group)):
 		return group, nil
-	case 0:
+	case changed == 0:
 		return nil, nil
+	case !dialect.UpdateReturns(tx): // where all rows were locked before
+		return nil, fmt.Errorf("%w: locked %d, wrote %d", errTorn, len(group), changed)
 	}
 	won, err := pick(group, tx.Model(&models.Job{}).Select("id", "reserved_by").Where(dialect.IDIn(tx, idsOf(group))).Where("state = 'completed'"))
 	if err != nil {
@@ -170,7 +174,7 @@ func counted(tx *gorm.DB, group []*outcome, changed int64) ([]*outcome, error) {
 // else has locked, and locks them: one SELECT for each claim, where they are few.
 // Else the tokens are looked up in an object: a list of pairs is compared with
 // every row of it.
-func lockingSelects(tx *gorm.DB, columns string, group []*outcome) (text string, args []any, err error) {
+func lockingSelects(tx *gorm.DB, columns string, group []*outcome, many bool) (text string, args []any, err error) {
 	table := tx.Statement.Quote(models.JobsTable(tx))
 	var b strings.Builder
 	add := func(ids []uint64, fence, token string) {
@@ -178,6 +182,9 @@ func lockingSelects(tx *gorm.DB, columns string, group []*outcome) (text string,
 			b.WriteString(" UNION ALL ")
 		}
 		in := dialect.IDIn(tx, ids)
+		if len(group) > 1 { // one text, however the ids are spread over the claims
+			in = dialect.IDInList(tx, ids, many)
+		}
 		// In a subquery: a SELECT that locks cannot be part of a UNION by itself.
 		b.WriteString("SELECT " + columns + " FROM (SELECT " + columns + " FROM " + table + " WHERE " + in.SQL +
 			" AND state = 'processing' AND reserved_by = " + fence + " ORDER BY id FOR UPDATE SKIP LOCKED) AS one")

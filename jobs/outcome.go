@@ -177,23 +177,17 @@ func updateLocked(tx *gorm.DB, group []*outcome) ([]*outcome, error) {
 		write = write.Model(&rows).Clauses(clause.Returning{Columns: []clause.Column{{Name: "id"}, {Name: "reserved_by"}}})
 	}
 	write = write.Updates(columnsOf(tx, group[0]))
-	switch {
-	case write.Error != nil:
+	if write.Error != nil {
 		return nil, write.Error
-	case returns:
-		won := make([]*outcome, 0, len(rows))
-		for _, r := range rows {
-			won = appendHeld(won, group, r.ID, r.ReservedBy)
-		}
-		return won, nil
-	case dialect.UpdateReturns(tx):
-		return counted(tx, group, write.RowsAffected)
-	case write.RowsAffected == int64(len(group)):
-		return group, nil
-	case write.RowsAffected == 0:
-		return nil, nil
 	}
-	return nil, fmt.Errorf("%w: locked %d, wrote %d", errTorn, len(group), write.RowsAffected)
+	if !returns {
+		return counted(tx, group, write.RowsAffected)
+	}
+	won := make([]*outcome, 0, len(rows))
+	for _, r := range rows {
+		won = appendHeld(won, group, r.ID, r.ReservedBy)
+	}
+	return won, nil
 }
 
 // columnsOf is what an outcome changes. The token stays on the row, so that a

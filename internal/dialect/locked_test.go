@@ -42,7 +42,13 @@ func TestRowChangedMeanwhileIsLockedNextTime(t *testing.T) {
 				ended <- err
 			}()
 			for waiting := 0; waiting == 0; {
-				must(t, db.Raw("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").Scan(&waiting))
+				select {
+				case err := <-ended:
+					t.Fatalf("the claim did not wait: %v, %v", claimed, err)
+				default:
+				}
+				must(t, db.Raw("SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = database "+
+					"WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted").Scan(&waiting))
 			}
 			must(t, db.Exec("UPDATE queue_jobs SET priority = 5 WHERE id = 2"))
 			must(t, holder.Commit())
