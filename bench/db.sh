@@ -85,7 +85,7 @@ start() {
   find || { bash "$here/../internal/testdb/servers.sh" setup "$kind" >&2; find; } || { echo "db.sh: no $kind to be had" >&2; exit 1; }
   local p
   mkdir -p "$D/run"; chmod 755 "$dir" "$D"
-  [ ${#as[@]} = 0 ] || chown "$user" "$D" "$D/run"
+  [ ${#as[@]} = 0 ] || chown -R "$user" "$D" # all of it: a package installed since may have brought its user
   cd "$D"
   # Not the servers' defaults: a cache and logs that keep checkpoints out of short runs, room for connections, and counters.
   if [ "$kind" = postgres ]; then
